@@ -48,7 +48,7 @@ CONFIG: list[tuple[dict[str, Any], str]] = [
     ({"gradient_clamp": -1.0}, r"gradient_clamp lies in \[0, inf\), got -1.0"),
 ]
 RULE: list[tuple[dict[str, Any], str]] = [
-    ({"p": 0.0}, r"probability in \(0, 1\], got 0.0"),
+    ({"p": 0.0}, r"probability p in \(0, 1\], got 0.0"),
     ({"p": 1.5}, "got 1.5"),
     ({"p": "a"}, "got a"),
     ({"rise": -1}, "rise >= 0"),
@@ -91,16 +91,16 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: structured(estimator="hard-impute"), "hard-impute cannot find the rank by itself"),
     (lambda: structured(estimator="row-mean", rank=3), "row-mean has no rank to set"),
     (lambda: next_values("double", torch.zeros(2, 3)), "double agent needs"),
-    (lambda: network(VECTOR, "nature"), "Take network mlp"),
+    (lambda: network(VECTOR, "nature"), "Use network mlp"),
     (lambda: network(GRID, "nature"), "larger pictures than minatar/x"),
     (lambda: played(episodes=0), "at least 1 game"),
     (lambda: played(epsilon=1.1), "probability"),
     (lambda: played("agent"), r"such as agent\.network; got str"),
-    (lambda: train(identity(), SMOKE), "a function without arguments that makes one; got Identity"),  # type: ignore[arg-type]
+    (lambda: train(identity(), SMOKE), "a function without arguments that creates one; got Identity"),  # type: ignore[arg-type]
     (lambda: train(identity, "smoke"), "train takes an AgentConfig"),  # type: ignore[arg-type]
     (lambda: rank_study(None, states=20, batch_size=32), "1 to 20 distinct states"),  # type: ignore[arg-type]
     (lambda: rank_study(None, energy=99), "energy is a share"),  # type: ignore[arg-type]
-    (lambda: Replay(spec_of(4), n_envs=3, capacity=2), "for 3 environments holds at least 3 transitions, got 2"),
+    (lambda: Replay(spec_of(4), n_envs=3, capacity=2), "for 3 environments must hold at least 3 transitions, got 2"),
     (
         lambda: Replay(PICTURES, n_envs=1, capacity=10**10),
         r"takes .* GB, and .* GB of RAM are free\. Lower buffer_size to",

@@ -138,7 +138,9 @@ def test_features_are_what_the_last_linear_layer_takes() -> None:
 def test_numbers_about_features_are_left_out_without_them(make: Callable[[EnvSpec], nn.Module]) -> None:
     rows: list[Learned] = []
     config = AgentConfig.of("smoke", agent="sv-double", network="mlp", learning_rate=1e-2)
-    agent = train(identity, config, network=make, watch=lambda event: rows.append(event) if isinstance(event, Learned) else None)
+    agent = train(
+        identity, config, network=make, watch=lambda event: rows.append(event) if isinstance(event, Learned) else None
+    )
     assert rows
     assert {(row.feature_rank, row.dormant) for row in rows} == {(None, None)}
     study = rank_study(agent, batches=10, states=60, batch_size=8).as_json()
@@ -219,18 +221,21 @@ def sequential(*layers: nn.Module) -> Callable[[EnvSpec], nn.Module]:
 
 WRONG: list[tuple[Any, str]] = [
     (lambda spec: None, r":<lambda> must be a function that returns an nn\.Module, got None"),
-    (lambda spec: 1 / 0, r"could not be made: ZeroDivisionError\('division by zero'\)"),
+    (lambda spec: 1 / 0, r"could not be created: ZeroDivisionError\('division by zero'\)"),
     (lambda spec: nn.Linear(7, 3), r"failed on observations \(3, 5\), float32: RuntimeError"),
-    (lambda spec: nn.Linear(5, 4), r"must give values \(3, 3\), float32, for \(3, 5\), float32; got \(3, 4\), float32"),
-    (lambda spec: nn.LSTM(5, 3), r"must give values .*; got tuple"),
+    (
+        lambda spec: nn.Linear(5, 4),
+        r"must return values \(3, 3\), float32, for \(3, 5\), float32; got \(3, 4\), float32",
+    ),
+    (lambda spec: nn.LSTM(5, 3), r"must return values .*; got tuple"),
     (NoWeights, "has no weights to train"),
-    (sequential(nn.Dropout(0.5)), "other values in another batch. Leave out dropout"),
+    (sequential(nn.Dropout(0.5)), "different values for the same observation in another batch. Leave out dropout"),
     (sequential(nn.BatchNorm1d(16)), "failed on observations .*more than 1 value per channel"),
     (nn.Linear(5, 3), r"function from EnvSpec to a new nn\.Module, or its name, .* got Linear"),
     (5, "got int"),
     ("no_such_module:make", "there is no module no_such_module. Install it, or add its folder to PYTHONPATH"),
     ("torch.nn:Linea", r"torch\.nn has no function Linea"),
-    ("a:b c", "network is one of nature, minatar, mlp, or your own as in my_module:make; got 'a:b c'"),
+    ("a:b c", "network is one of nature, minatar, mlp, or your own, such as my_module:make; got 'a:b c'"),
     ("mpl", "got 'mpl'"),
 ]
 
@@ -242,11 +247,11 @@ def test_what_cannot_be_a_network_gets_one_sentence(make: Any, sentence: str) ->
 
 
 def test_settings_that_are_for_svrl_s_networks_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"agent dueling needs a head of svrl's own, and my:make is your network"):
+    with pytest.raises(ValueError, match=r"agent dueling needs svrl's own head, and my:make is your network"):
         AgentConfig.of("smoke", network="my:make", agent="sv-dueling")
     with pytest.raises(ValueError, match=r"layer_norm is for svrl's networks"):
         AgentConfig.of("smoke", network="my:make", layer_norm=True)
-    with pytest.raises(ValueError, match=r"network is a word, got .* Give your own to train\(\.\.\., network="):
+    with pytest.raises(ValueError, match=r"network is a word, got .* Pass your own to train\(\.\.\., network="):
         AgentConfig.of("smoke", network=small)
 
 

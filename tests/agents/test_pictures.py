@@ -204,5 +204,5 @@ def test_a_file_whose_pictures_are_not_those_of_its_space_is_refused(tmp_path: P
     assert about["spec"]["pictures"] == [[0, 3, 40, 44]]
     about["spec"]["pictures"] = pictures
     write_arrays(tmp_path / "agent.npz", {**tree, "about": json.dumps(about)})
-    with pytest.raises(ValueError, match="its observation space is another"):
+    with pytest.raises(ValueError, match="its observation space differs"):
         Agent.load(tmp_path / "agent.npz", source=lit_in_a_dict)

@@ -265,7 +265,7 @@ def test_games_that_go_another_way_when_they_are_played_again_begin_anew() -> No
     state["environments"]["observations"] += 1.0
     second = Training("CartPole-v1", BRIEF, seed=0, say=said.append)
     second.restore(state)
-    assert "went another way when they were played again. So those under way are lost" in said[-1]
+    assert "turned out differently when they were played again. So those under way are lost" in said[-1]
     assert not np.array_equal(second._observations, first._observations)
 
 
@@ -319,7 +319,7 @@ def test_too_many_environments_are_refused_before_one_is_made(source: Source, mo
     ):
         Training(source, SMALL.replace(n_envs=10**12))
     with pytest.raises(
-        ValueError, match="A replay buffer for 2001 environments holds at least 2001 transitions, got 2000"
+        ValueError, match="A replay buffer for 2001 environments must hold at least 2001 transitions, got 2000"
     ):
         Training(source, SMALL.replace(n_envs=2001))
 

@@ -20,7 +20,7 @@ WRONG = {
         toy --estimator usvt --rank 3                         | usvt finds its rank itself: leave rank out
         toy --method averaged-svp                             | --sample-noise is needed
         toy --variant paper                                   | --variant belongs to the control tasks
-        mountain-car --reward-offset 1e308                    | none may be above 1e+30. Rescale the reward
+        mountain-car --reward-offset 1e308                    | the limit is 1e+30. Rescale the reward
         toy --method averaged-svp --sample-noise 1e200        | noise level of 0 to 1e+30, got 1e+200
         toy --device gpu                                      | There is no device 'gpu'. Use cpu, cuda or cuda:N.
         toy --device cuda:77                                  | cuda:77 is not available: torch finds
@@ -51,7 +51,7 @@ WRONG = {
         CartPole-v1 --wandb mine                              | pip install "svrl[wandb]"
         CartPole-v1 --network natur                           | --network is one of nature, minatar, mlp, or your own
         CartPole-v1 --network nowhere:make                    | there is no module nowhere. Install it, or add its
-        CartPole-v1 --network a:b --agent dueling             | --agent dueling needs a head of svrl's own
+        CartPole-v1 --network a:b --agent dueling             | --agent dueling needs svrl's own head
         CartPole-v1 --network a:b --hidden 64                 | --hidden is for svrl's networks, and a:b is your own
         CartPole-v1 --network a:b --layer-norm                | --layer-norm is for svrl's networks. Put nn.LayerNorm
         CartPole-v1 --p 0.5                             | --p belongs to structured agents: add --structured

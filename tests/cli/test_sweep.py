@@ -75,7 +75,7 @@ def test_a_run_that_fails_does_not_stop_the_others(swept, svrl_json, svrl):
     assert code == 1
     found = svrl_json("sweep", "status", file, "--store", store)
     assert [row["state"] for row in found["runs"]] == ["done", "done", "failed"]
-    assert found["runs"][2]["reason"].startswith("nowhere:NoSuchGame-v7 could not be made: ModuleNotFoundError(")
+    assert found["runs"][2]["reason"].startswith("nowhere:NoSuchGame-v7 could not be created: ModuleNotFoundError(")
     shown = svrl("sweep", "status", file, "--store", store).stdout
     assert "2 done" in shown
     assert "nowhere:NoSuchGame-v7" in shown

@@ -100,5 +100,5 @@ def test_what_is_not_finite_stops_a_task(part: str, what: str) -> None:
 
     env = ControlVectorEnv(dataclasses.replace(task, **{part: broken}), 3, seed=0)
     env.reset()
-    with pytest.raises(ValueError, match=rf"gave {what} that is not finite \(nan\)"):
+    with pytest.raises(ValueError, match=rf"returned {what} that is not finite \(nan\)"):
         step(env, np.ones(3, dtype=np.int64))

@@ -130,7 +130,7 @@ def test_games_that_go_another_way_are_refused() -> None:
     env, other = (make_env("CartPole-v1", 1, seed=0) for _ in range(2))
     env.reset()
     state = env.capture()
-    with pytest.raises(ValueError, match="went another way"):
+    with pytest.raises(ValueError, match="turned out differently"):
         other.restore({**state, "observations": state["observations"] + 1.0})
 
 
@@ -196,16 +196,16 @@ STEPS = [
     ((None, 1.0, True, False, {}), IN_STEP + "got None"),
     ((SEEN, None, False, False, {}), IN_STEP + "NoneType"),
     ((SEEN, np.zeros(2), False, False, {}), IN_STEP + "size 1"),
-    ((SEEN, np.nan, True, False, {}), r"^Room gave a reward that is not finite \(nan\)"),
-    ((SEEN + np.inf, 1.0, True, False, {}), r"^Room gave an observation that is not finite \(inf\)"),
-    ((SEEN - np.inf, 1.0, False, False, {}), r"^Room gave an observation that is not finite \(-inf\)"),
+    ((SEEN, np.nan, True, False, {}), r"^Room returned a reward that is not finite \(nan\)"),
+    ((SEEN + np.inf, 1.0, True, False, {}), r"^Room returned an observation that is not finite \(inf\)"),
+    ((SEEN - np.inf, 1.0, False, False, {}), r"^Room returned an observation that is not finite \(-inf\)"),
     ((SEEN, 1.0, {}, False, False), IN_STEP + "must be a python dictionary"),
 ]
 RESETS: list[tuple[Any, spaces.Space | None, str]] = [
     (SEEN, None, IN_RESET),
     ((SEEN, 0.0), None, IN_RESET + "not a dictionary"),
     ((np.zeros((2, 2, 2)), {}), None, IN_RESET + r"got float64 of shape \(2, 2, 2\)"),
-    ((np.array([0.0, np.nan]), {}), None, r"^Room gave an observation that is not finite \(nan\)"),
+    ((np.array([0.0, np.nan]), {}), None, r"^Room returned an observation that is not finite \(nan\)"),
     ((-1, {}), spaces.Discrete(4), IN_RESET),
     ((np.full((8, 8), 0.5), {}), spaces.Box(0, 255, (8, 8), np.uint8), IN_RESET),
     ((np.array([1, 7]), {}), spaces.MultiDiscrete([2, 3]), IN_RESET),
@@ -221,9 +221,9 @@ RESETS: list[tuple[Any, spaces.Space | None, str]] = [
         (lambda: Old(usual), IN_RESET + "unexpected keyword argument 'seed'"),
         (lambda: None, r"The function of Room must return a gymnasium\.Env, got None"),
         (lambda: Given, "must return .* got <class .*Given'>"),
-        (lambda: ONLY, "The function of Room gave the same environment twice"),
-        (Bare, "Room could not be made: .* must specify an observation space"),
-        (lambda: 1 // 0, "^Room could not be made: ZeroDivisionError"),
+        (lambda: ONLY, "The function of Room returned the same environment twice"),
+        (Bare, "Room could not be created: .* must specify an observation space"),
+        (lambda: 1 // 0, "^Room could not be created: ZeroDivisionError"),
         (lambda: gymnasium.make("Pendulum-v1"), "continuous actions, one number in Box.*--bins 3"),
         (lambda: Given(usual, space=spaces.Sequence(spaces.Discrete(2))), "Sequence, whose size is not fixed"),
     ],

@@ -23,7 +23,7 @@ from svrl.envs.vector import step
         ("control/three-motor-pendulum", {"actions": 100}, "Near it are 125 and 64"),
         ("control/cart-pole", {"actions": 1}, "at least 2"),
         ("zzzzqqqq", {}, "There is no environment 'zzzzqqqq'"),
-        ("no_such_package:Thing-v0", {}, "could not be made: ModuleNotFoundError"),
+        ("no_such_package:Thing-v0", {}, "could not be created: ModuleNotFoundError"),
         ("Pendulum-v1", {}, "continuous actions, one number in Box.*--bins 3"),
         ("CartPole-v1", {"sticky": 0.25}, "only Atari and MinAtar"),
         ("CartPole-v1", {"actions": 5}, "only be set for control/TASK"),
@@ -32,7 +32,7 @@ from svrl.envs.vector import step
         ("CartPole-v1", {"seed": -1}, "from 0, got -1"),
         ("CartPole-v1", {"count": 0}, "At least 1 environment"),
         (CartPoleEnv, {"sticky": 0.25}, "CartPoleEnv has no sticky actions"),
-        (CartPoleEnv(), {}, "a function without arguments that makes one; got CartPoleEnv"),
+        (CartPoleEnv(), {}, "a function without arguments that creates one; got CartPoleEnv"),
     ],
 )
 def test_what_cannot_be_made_is_answered_in_a_sentence(name: Any, settings: dict, sentence: str) -> None:
@@ -64,9 +64,9 @@ def test_a_name_with_a_module_imports_it(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "torn_games.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(tmp_path)
     for name, sentence in (
-        ("toy_games:Nope-v0", "toy_games:Nope-v0 could not be made: NameNotFound"),
-        ("toy_games:Broken-v0", r"toy_games:Broken-v0 could not be made: KeyError\('licence'\)"),
-        ("torn_games:Nope-v0", "torn_games:Nope-v0 could not be made: ZeroDivisionError"),
+        ("toy_games:Nope-v0", "toy_games:Nope-v0 could not be created: NameNotFound"),
+        ("toy_games:Broken-v0", r"toy_games:Broken-v0 could not be created: KeyError\('licence'\)"),
+        ("torn_games:Nope-v0", "torn_games:Nope-v0 could not be created: ZeroDivisionError"),
     ):
         with pytest.raises(ValueError, match=sentence):
             describe_env(name)
@@ -74,5 +74,5 @@ def test_a_name_with_a_module_imports_it(tmp_path: Path, monkeypatch: pytest.Mon
     env = make_env("toy_games:Blind-v0", 2, seed=0)
     env.reset()
     assert [step(env, np.array([k % 2] * 2)).truncated.all() for k in range(5)] == [False] * 4 + [True]
-    with pytest.raises(ValueError, match=r"could not be made: .*render_mode"):
+    with pytest.raises(ValueError, match=r"could not be created: .*render_mode"):
         make_env("toy_games:Blind-v0", 1, seed=0, render=True)

@@ -173,7 +173,7 @@ BROKEN = dataclasses.replace(make_task("double-integrator"), reward=lambda at, i
         (lambda: begun().reset(options={"state": [0.0]}), r"position \(m\) in \[-3, 3\]"),
         (lambda: begun().reset(options={"state": [math.nan, 0.0]}), r"position \(m\) in \[-3, 3\]"),
         (lambda: begun().reset(options={"stat": [0.0, 0.0]}), "the option 'state' and no other, got 'stat'"),
-        (lambda: begun(BROKEN).step(0), "gave a reward that is not finite"),
+        (lambda: begun(BROKEN).step(0), "returned a reward that is not finite"),
     ],
 )
 def test_wrong_tasks_and_steps_are_one_sentence(call: Callable[[], Any], sentence: str) -> None:

@@ -141,7 +141,7 @@ ERRORS: list[tuple[Callable[[], object], str]] = [
     (lambda: Estimate(dense=None, factors=None, **NUMBERS).matrix, "neither a matrix nor factors"),
     (lambda: RowMean()(SMALL).certify(SMALL), "nothing to certify"),
     (lambda: certify(SMALL, low_rank(9, 7, 2), 0.0), "shrinkage above 0, got 0"),
-    (lambda: objective(SMALL, low_rank(7, 9, 2), 1.0), r"shape \(7, 9\) but the observed one \(9, 7\)"),
+    (lambda: objective(SMALL, low_rank(7, 9, 2), 1.0), r"shape \(7, 9\) but the observed one has \(9, 7\)"),
     *(
         (lambda energy=energy: approximate_rank(torch.eye(3), energy=energy), r"share in \(0, 1\], got")
         for energy in (0, 1.1, float("nan"))

@@ -46,7 +46,7 @@ ONE = [(1.0, 0, 0.0, False)]
 ERRORS: dict[str, list[tuple[Callable[[], object], str]]] = {
     "tables": [
         *((lambda g=g: table(gamma=g), "discount between 0 and 1") for g in (0.0, 1.0, -0.1, 1.5, NAN)),
-        (lambda: table(rewards=np.full((7, 3), 1e308)), r"none may be above 1e\+30. Rescale the reward"),
+        (lambda: table(rewards=np.full((7, 3), 1e308)), r"the limit is 1e\+30. Rescale the reward"),
         (lambda: table(device="gpu"), "no device 'gpu'"),
         (lambda: table(transitions=np.ones((2, 3))), r"\(S, A, S\), with S and A not 0, got \(2, 3\)"),
         (lambda: table(transitions=np.ones((2, 3, 4))), r"got \(2, 3, 4\)"),
@@ -83,7 +83,10 @@ ERRORS: dict[str, list[tuple[Callable[[], object], str]]] = {
         (lambda: GridMDP(TASK, threads="2"), "threads as a whole number of at least 1, got '2'"),
         (lambda: GridMDP(TASK, dtype="float32"), "floating-point dtype such as torch.float32, got 'float32'"),
         (lambda: GridMDP(TASK, device="gpu"), "no device 'gpu'"),
-        (lambda: GridMDP(task(reward_range=(1e9, 1e9 + 1))), "to 1000000001, which torch.float32 hardly tells apart"),
+        (
+            lambda: GridMDP(task(reward_range=(1e9, 1e9 + 1))),
+            "to 1000000001, which torch.float32 can hardly tell apart",
+        ),
     ],
     "samplers": [
         *((lambda s=s: NoisyBackups(GridMDP(TASK), s), "noise level") for s in (-0.1, NAN, INF, 1e200)),
@@ -102,14 +105,14 @@ ERRORS: dict[str, list[tuple[Callable[[], object], str]]] = {
         (lambda: make_task("mountain-car", x_max=0.4), "x_max of at least 0.5"),
         (lambda: make_task("mountain-car", time_step=0.0), "time_step above 0"),
         (lambda: make_task("mountain-car", reward_offset=NAN), "finite reward_offset"),
-        (lambda: make_task("inverted-pendulum", reward_offset=1e308), r"values up to inf, and none may be above"),
+        (lambda: make_task("inverted-pendulum", reward_offset=1e308), r"values reach inf, and the limit is"),
         (lambda: make_task("mountain-car", actions=1), "at least 2 values"),
         (lambda: make_task("cart-pole", states=(10, 10)), "4 coordinates"),
         (lambda: make_task("cart-pole", states=10), "4 coordinates and needs as many grid sizes, got states=10"),
         (lambda: task(gamma=1.0), "discount between 0 and 1, both excluded, got 1.0"),
         *((lambda n=n: task(noise=(n, 0.0)), "noise level for each") for n in (NAN, 1e300)),
         (lambda: task(reward_range=(1.0, 0.0)), "reward range"),
-        (lambda: task(reward_range=(0.0, 1e39)), r"none may be above 1e\+30. Rescale the reward"),
+        (lambda: task(reward_range=(0.0, 1e39)), r"the limit is 1e\+30. Rescale the reward"),
         *(
             (lambda ends=ends: Axis(name="x", low=ends[0], high=ends[1], points=3), "finite low < high")
             for ends in ((1.0, 1.0), (-1e308, 1e308), (NAN, 1.0))
@@ -259,7 +262,7 @@ def test_the_pair_whose_step_or_reward_is_wrong_is_named(what: str, bad: float, 
         ask()
     name = "simulator" if kind == "simulator" else TASK.name
     at = [round(x, 6) for x in place.tolist()]
-    assert f"The {what} of {name} is {wrong} at state {at} and action [0.5]: it gave" in str(error.value)
+    assert f"The {what} of {name} is {wrong} at state {at} and action [0.5]: it returned" in str(error.value)
 
 
 @pytest.mark.parametrize("kind", ["one coordinate", "reward column"])

@@ -105,8 +105,8 @@ ERRORS: dict[str, list[tuple[Callable[[], object], str]]] = {
             (lambda p=p: evaluate_policy(GRID, p), f"one action for each of {S} states")
             for p in (POLICY[:3], Q[:, 0], Q)
         ),
-        (lambda: evaluate_policy(GRID, POLICY, tolerance=1e-20), "Rounding keeps the values"),
-        (lambda: solve_exactly(GRID, tolerance=1e-20), "Rounding keeps the values"),
+        (lambda: evaluate_policy(GRID, POLICY, tolerance=1e-20), "Because of rounding, the values"),
+        (lambda: solve_exactly(GRID, tolerance=1e-20), "Because of rounding, the values"),
         (lambda: policy_loss(Q[:, 0], Q[:2, 0]), "same states"),
         (lambda: low_rank_policy(torch.ones(50, 4), torch.Generator().manual_seed(0), p=0.1), "row"),
     ],

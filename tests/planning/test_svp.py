@@ -204,7 +204,7 @@ def test_every_backup_is_counted(verify: bool, final_sweep: bool, each: int, las
 @pytest.mark.parametrize("final_sweep", [True, False])
 def test_an_empty_row_is_an_outcome(final_sweep: bool):
     found = plan(GRID, StructuredValueIteration(p=0.1, cover=False, final_sweep=final_sweep))
-    assert re.fullmatch(r"svp observed no action of state \d+, .* Observe more than 0.1\.", found.outcome)
+    assert re.fullmatch(r"svp observed no action of state \d+, .* Set p above 0.1\.", found.outcome)
     assert found.iterations == len(found.trace) == 1
     assert found.q is None
     assert found.policy.shape == found.v.shape == (S,)

@@ -139,7 +139,7 @@ def test_a_failure_is_told_at_the_end_and_keeps_no_memory(tmp_path: Path):
 def test_what_cannot_be_shared_is_refused(tmp_path: Path):
     one, other = members(tmp_path, 2)
     for population, together, words in (
-        ([one, one], 1, "a folder of its own"),
+        ([one, one], 1, "its own folder"),
         ([one, Member(env=ENV, config=SMOKE, folder=other.folder, threads=2)], 2, "these want 2 and None"),
         ([one, other], 0, "at least one at a time"),
         ([], 1, "at least one run"),

@@ -87,7 +87,7 @@ def test_a_resume_without_a_checkpoint_says_that_it_begins_anew(tmp_path: Path):
     assert before > 0
     shutil.rmtree(run / "checkpoints")
     result = train_in_directory(ENV, SMOKE, folder=run, resume=True, say=said.append)
-    assert any(f"begins anew at step 0, and its {before} episodes are made again" in sentence for sentence in said)
+    assert any(f"starts again at step 0, and its {before} episodes are played again" in sentence for sentence in said)
     assert len(read_rows(run / "episodes.jsonl")) == result["episodes"]
 
 

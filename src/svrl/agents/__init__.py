@@ -1,6 +1,6 @@
 """Unknown model -> Q by deep reinforcement learning, plain or structured (SV-RL).
 
-Names are loaded on first use: the command line reads the configuration without waiting for torch.
+Names load on first use, so the command line reads the configuration without waiting for torch.
 """
 
 import lazy_loader

@@ -1,12 +1,12 @@
-"""Clamped gradients and a step of Adam on a GPU: launches the kernel of adam_cuda.cu, once for all parameters.
+"""Clamp gradients and take a step of Adam on a GPU: launches the kernel of adam_cuda.cu, once for all parameters.
 
-It does what `clip_grad_value_` and `torch.optim.Adam.step` do, with four differences. Gradients keep their unclamped
-values. A gradient whose memory layout differs from its parameter's is copied first, where torch's fused kernel mixes up
-its entries. The optimiser's hooks are not called. The bias corrections 1 - b^t are computed in double, where torch's
-fused kernel on CUDA uses float32, which moves its first steps by about 1e-5 of the learning rate.
+It does the same as `clip_grad_value_` and `torch.optim.Adam.step`, with four differences. Gradients keep their
+unclamped values. It first copies a gradient whose memory layout differs from its parameter's; torch's fused kernel
+mixes up its entries. It does not call the optimiser's hooks. It computes the bias corrections 1 - b^t in double;
+torch's fused kernel on CUDA uses float32, which moves its first steps by about 1e-5 of the learning rate.
 
-Moments and step counts stay in the optimiser's own tensors, so you save and load it as usual. Addresses are read at
-each launch. A CUDA graph keeps those of its capture: capture anew after loading a state, and pass the learning rate as
+Moments and step counts stay in the optimiser's own tensors, so you save and load it as usual. Each launch reads their
+addresses. A CUDA graph keeps those of its capture: capture again after loading a state, and pass the learning rate as
 a tensor if it changes between replays.
 """
 
@@ -26,11 +26,11 @@ from svrl.runtime.nvrtc import NoCompilerError, compiled
 MOST_TENSORS = 32
 THREADS = 256
 BLOCK = 4 * THREADS
-"""Elements of one block: four a thread."""
+"""Elements of one block: four per thread."""
 
 
 class Slot(ctypes.Structure):
-    """One parameter, as `Slot` in adam_cuda.cu: addresses, elements, and its blocks of the launch."""
+    """One parameter, like `Slot` in adam_cuda.cu: addresses, elements, and its blocks of the launch."""
 
     _fields_ = (
         ("parameter", ctypes.c_void_p),
@@ -45,18 +45,18 @@ class Slot(ctypes.Structure):
 
 
 class Tensors(ctypes.Structure):
-    """All parameters, as `Tensors` in adam_cuda.cu; passed to the kernel by value."""
+    """All parameters, like `Tensors` in adam_cuda.cu; passed to the kernel by value."""
 
     _fields_ = (("slots", Slot * MOST_TENSORS), ("count", ctypes.c_uint))
 
 
 class ClampedAdam:
-    """Clamps gradients and takes a step of Adam in one launch; never waits for the device.
+    """Clamp gradients and take a step of Adam in one launch; never wait for the device.
 
     Args:
         parameters: All parameters of the optimiser.
-        optimiser: One that `serves` accepts, and that has taken its first step or has been loaded.
-        clamp: Largest size of an entry of a gradient; 0 for any.
+        optimiser: An optimiser that `serves` accepts, after its first step or after loading its state.
+        clamp: Largest absolute entry of a gradient; 0 for no limit.
 
     Raises:
         NoCompilerError: If the kernel cannot be compiled here.
@@ -72,7 +72,7 @@ class ClampedAdam:
         self._tickets = torch.zeros(MOST_TENSORS, dtype=torch.int32, device=self._device)
 
     def __call__(self) -> None:
-        """One step with the current gradients; a parameter without a gradient does not change."""
+        """Take one step with the current gradients; a parameter without a gradient does not change."""
         group = self._optimiser.param_groups[0]
         tensors, gradients = fill_tensors(self._parameters, self._optimiser)
         if not gradients:
@@ -98,12 +98,12 @@ class ClampedAdam:
 def clamped_adam(
     parameters: Sequence[nn.Parameter], optimiser: torch.optim.Optimizer, clamp: float
 ) -> Callable[[], None]:
-    """A step of the optimiser with clamped gradients: by the kernel if it can, else by torch.
+    """Return a function that takes a step with clamped gradients: by the kernel if possible, else by torch.
 
     Without a compiler torch takes the step, after one warning.
 
     Args:
-        parameters, optimiser, clamp: As `ClampedAdam` takes them; torch takes any optimiser in any state.
+        parameters, optimiser, clamp: As for `ClampedAdam`; torch accepts any optimiser in any state.
     """
     if serves(parameters, optimiser):
         try:
@@ -126,14 +126,14 @@ def serves(parameters: Sequence[nn.Parameter], optimiser: torch.optim.Optimizer)
 
 
 def plain_step(parameters: Sequence[nn.Parameter], optimiser: torch.optim.Optimizer, clamp: float) -> None:
-    """The same by torch, on any device and for any optimiser; it clamps gradients in place."""
+    """Take the same step with torch, on any device and for any optimiser; clamps gradients in place."""
     if clamp > 0:
         nn.utils.clip_grad_value_(parameters, clamp)
     optimiser.step()
 
 
 def fill_tensors(parameters: Sequence[nn.Parameter], optimiser: torch.optim.Optimizer) -> tuple[Tensors, list[Tensor]]:
-    """The kernel's arguments, for parameters that have a gradient.
+    """Build the kernel's arguments for parameters that have a gradient.
 
     Returns:
         The struct, and the gradients that it points to, each in the layout of its parameter. Keep them until the
@@ -148,7 +148,7 @@ def fill_tensors(parameters: Sequence[nn.Parameter], optimiser: torch.optim.Opti
         if not _same_layout(gradient, parameter):
             gradient = torch.empty_like(parameter.detach()).copy_(gradient)
         state = optimiser.state[parameter]
-        blocks = max(1, -(-parameter.numel() // BLOCK))  # an empty tensor has a step to count, too
+        blocks = max(1, -(-parameter.numel() // BLOCK))  # an empty tensor also has a step count
         tensors.slots[len(gradients)] = Slot(
             *(one.data_ptr() for one in (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], state["step"])),
             parameter.numel(),
@@ -175,4 +175,4 @@ def _source() -> str:
 
 @functools.cache
 def _warn_once(reason: str) -> None:
-    warnings.warn(f"Adam on the GPU goes without its kernel, which is slower. {reason}", stacklevel=3)
+    warnings.warn(f"Adam on the GPU runs without its kernel, which is slower. {reason}", stacklevel=3)

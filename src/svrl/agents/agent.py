@@ -1,4 +1,4 @@
-"""A trained agent: its network, the environment of its training, and its file."""
+"""A trained agent: its network, its training environment, and its file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Agent:
     """A trained agent.
 
     Attributes:
-        source: Its environment, by name or as a function.
+        source: Its environment, as a name or a function.
         spec: Its observations and actions.
         config: All settings of the training.
         network: The online network.
@@ -65,7 +65,7 @@ class Agent:
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """The device of the network."""
         return next(self.network.parameters()).device
 
     def act(
@@ -76,25 +76,25 @@ class Agent:
         *,
         action_mask: Any = None,
     ) -> Any:
-        """The action to take, as the environment's `step` takes it.
+        """Choose an action, in the form that the environment's `step` takes.
 
         Args:
             observation: What `env.reset()` or `env.step()` returns, or the batch of N that a vector environment
                 returns. For atari/, minatar/ and control/, an array of `spec.observation_shape`, or N of them.
             epsilon: Probability of a random action; 0 is greedy.
             generator: A CPU generator, which random actions need.
-            action_mask: The valid actions, as the environment gives them in `info["action_mask"]`, or N of them.
+            action_mask: The valid actions, as in the environment's `info["action_mask"]`, or N of them.
 
         Returns:
             The action, in the environment's own form: an int, or an array if the action space has axes. For N
-            observations an array with one axis more.
+            observations, an array with one extra axis.
 
         Raises:
             ValueError: If the observation is not in the environment's space, or not finite.
         """
         if epsilon != 0.0 and generator is None:
             raise ValueError(
-                "Random actions need a generator. Make torch.Generator().manual_seed(0) once, and keep it."
+                "Random actions need a generator. Create torch.Generator().manual_seed(0) once, and keep it."
             )
         seen, alone = self._read(observation)
         q = self._values(seen)
@@ -119,15 +119,15 @@ class Agent:
         *,
         action_masks: Any = None,
     ) -> tuple[Any, Any]:
-        """`act` under the name, the arguments and the result that Stable-Baselines3 has for it.
+        """`act` with the name, the arguments and the result of Stable-Baselines3.
 
         Args:
             observation: As in `act`.
-            state: Returned as it is; only recurrent networks use it.
+            state: Returned unchanged; only recurrent networks use it.
             episode_start: Ignored, for the same reason.
-            deterministic: Greedy; otherwise random with the configuration's `eval_epsilon`, drawn from torch's
-                global generator.
-            action_masks: As `action_mask` in `act`; sb3-contrib's name.
+            deterministic: Greedy; otherwise random with probability `eval_epsilon` of the configuration, drawn from
+                torch's global generator.
+            action_masks: Like `action_mask` in `act`; sb3-contrib's name.
 
         Returns:
             (action, state)
@@ -137,7 +137,7 @@ class Agent:
         return self.act(observation, epsilon, generator, action_mask=action_masks), state
 
     def q(self, observation: Any) -> Tensor:
-        """Values (A,) of an observation, or (N, A) of N of them, as `act` takes them; entry 0 is the first action."""
+        """Values (A,) of an observation, or (N, A) of N of them, as for `act`; entry 0 is the first action."""
         seen, alone = self._read(observation)
         q = self._values(seen)
         return q[0] if alone else q
@@ -152,15 +152,15 @@ class Agent:
         progress: bool | ToldOfGames | None = None,
         say: Callable[[str], None] = warn,
     ) -> Games:
-        """Play whole games, as `svrl.evaluate` does.
+        """Play whole games, like `svrl.evaluate`.
 
         Args:
-            env: Where to play, by name or as a function; by default the agent's own environment.
+            env: Where to play, as a name or a function; by default the agent's own environment.
             episodes: Games to play; by default the configuration's `eval_episodes`.
-            seed: For environments and actions.
+            seed: Seed of environments and actions.
             epsilon: Probability of a random action; by default the configuration's `eval_epsilon`.
             progress: True shows a line on stderr; a function is called with (games over, games to play).
-            say: Called with the note that games were cut off, if the environment has no limit.
+            say: Called with a note if games were truncated because the environment has no limit.
 
         Raises:
             ValueError: If the agent does not fit the environment.
@@ -180,7 +180,7 @@ class Agent:
             )
 
     def check_fits(self, env: EnvSource, called: str) -> None:
-        """Raise ValueError unless the environment looks like that of the training; the message calls it `called`."""
+        """Raise ValueError unless observations and actions match the training's; the message calls env `called`."""
         spec = describe_env(env, self.config.actions, self.config.bins)
         seen, wanted = ((each.observation_shape, each.dtype, each.n_actions) for each in (spec, self.spec))
         if seen != wanted:
@@ -209,7 +209,7 @@ class Agent:
 
     @classmethod
     def of(cls, training: Training) -> Agent:
-        """The agent of a training at this moment; the two share the network."""
+        """Return the agent of a training at this moment; the two share the network."""
         return cls(**{entry.name: getattr(training, entry.name) for entry in dataclasses.fields(cls)})
 
     def save(self, path: str | Path) -> None:
@@ -232,13 +232,13 @@ class Agent:
         source: EnvSource | None = None,
         network: NetworkSource | None = None,
     ) -> Agent:
-        """Read the file of an agent. If its environment or its network is a function of yours, give it again.
+        """Read the file of an agent. If its environment or its network is your own function, pass it again.
 
         Args:
             path: The file.
-            device: Where to put the network.
+            device: Device of the network.
             source: Its environment.
-            network: The function that makes its network, or the function's name, whose module is then imported.
+            network: The function that creates its network, or the function's name, whose module is then imported.
 
         Raises:
             ValueError: If the file is damaged or not an agent's, or if it needs `source` or `network`.
@@ -263,15 +263,15 @@ def load_agent(
     *,
     best: bool = False,
 ) -> Agent:
-    """The agent of a run directory: of the finished run, or of the newest checkpoint of an unfinished one.
+    """Load the agent of a run directory: of the finished run, or of the newest checkpoint of an unfinished one.
 
     Args:
         run: The folder.
-        device: Where to put the network; "auto" is a GPU where there is one.
+        device: Device of the network; "auto" is a GPU if there is one.
         source: Its environment, if the folder cannot name it: a function, or a name whose package must be imported.
-        network: Your own network, if it has one: the function that makes it, or the function's name, whose module is
-            then imported.
-        best: Take the agent with the best evaluation, which a run with `Habits(keep_best=True)` keeps.
+        network: Your own network, if it has one: the function that creates it, or the function's name, whose module
+            is then imported.
+        best: Load the agent with the best evaluation, which a run with `Habits(keep_best=True)` keeps.
 
     Raises:
         ValueError: If there is no agent, or it is damaged.
@@ -312,7 +312,7 @@ def load_agent(
 
 @contextmanager
 def _reading(file: Path | str, what: str) -> Iterator[None]:
-    """Turn any error in the content of a file into a ValueError that names it: `what` is wrong with it."""
+    """Turn any error in the content of a file into a ValueError that names the file and says `what` is wrong."""
     try:
         yield
     except Exception as error:  # a file may hold anything, and networks fail in many ways if their settings are odd
@@ -328,7 +328,7 @@ def _network_of(
     file: Path | str,
     what: str,
 ) -> QNetwork:
-    """The network whose weights were read from a file; `what` is wrong with the file if it cannot be made."""
+    """Create the network for weights from a file; `what` is wrong with the file if that fails."""
     own = config.has_own_network
     with nullcontext() if own else _reading(file, what):
         made = build_network(spec, config, None, network)
@@ -338,16 +338,16 @@ def _network_of(
 
 
 def _with_given(config: AgentConfig, network: NetworkSource | None) -> AgentConfig:
-    """The configuration from a file with the network that the user gives, which must be given if it is the user's own.
+    """Add the user's network to a configuration from a file; an agent with its own network needs it.
 
     Raises:
-        ValueError: If it is missing, or if the agent has one of svrl's.
+        ValueError: If it is missing, or if the agent has one of svrl's networks.
     """
     if config.has_own_network and network is None:
         raise ValueError(
             f"The agent has a network of your own, {config.network!r}, which would import "
-            f"{config.network.partition(':')[0]}, and nothing is imported because a file says so. "
-            "Give the network yourself: Agent.load(path, network=...)."
+            f"{config.network.partition(':')[0]}, and svrl imports nothing because a file says so. "
+            "Pass the network yourself: Agent.load(path, network=...)."
         )
     if network is not None and not config.has_own_network:
         raise ValueError(f"The agent has network {config.network}, which is svrl's. Leave network out.")
@@ -355,11 +355,11 @@ def _with_given(config: AgentConfig, network: NetworkSource | None) -> AgentConf
 
 
 def _harmless(env: str) -> str:
-    """The name of an environment from a file. Raises ValueError if making the environment would import a module."""
+    """Return the name of an environment from a file; raise ValueError if the name would import a module."""
     if ":" in env:
         raise ValueError(
-            f"The agent was trained on {env!r}, which would import {env.partition(':')[0]}, and nothing is imported "
-            "because a file says so. Give the environment yourself: Agent.load(path, source=...)."
+            f"The agent was trained on {env!r}, which would import {env.partition(':')[0]}, and svrl imports nothing "
+            "because a file says so. Pass the environment yourself: Agent.load(path, source=...)."
         )
     return env
 
@@ -375,10 +375,10 @@ def _spec_from_json(fields: dict[str, Any]) -> EnvSpec:
 
         view = Observations.of(spec)
         if (view.shape, view.pictures) != (spec.frame_shape, spec.pictures):
-            raise ValueError("its observation space is another")
+            raise ValueError("its observation space differs")
     if spec.actions is not None:
         from svrl.envs.actions import Actions
 
         if Actions.from_json(spec.actions).count != spec.n_actions:
-            raise ValueError("its action space is another")
+            raise ValueError("its action space differs")
     return spec

@@ -1,4 +1,4 @@
-"""Checkpoints of training, with the replay buffer: a process killed at any moment leaves a whole one behind.
+"""Checkpoints of training, with the replay buffer: a process killed at any moment leaves a complete one behind.
 
     checkpoints/000000123.npz   the state, where the replay buffer stands, which segments it needs, and the size and
                                 checksum of each file of rows
@@ -6,12 +6,12 @@
 
 A save writes the new segments, then the checkpoint that lists them with their sizes and checksums, and only then
 removes what neither of the two newest checkpoints needs. Every file appears whole or not at all, and loading executes
-nothing. If files are damaged, the newest checkpoint that is whole with all its segments and rows is used, or else the
-newest that is whole with its segments.
+nothing. If files are damaged, `load` uses the newest checkpoint that is intact with all its segments and rows, or else
+the newest that is intact with its segments.
 
-A slot of the buffer is complete once the next one is open, and keeps what it holds until it is overwritten. A segment
-is the complete slots first .. last - 1 of each environment, one environment after another, numbered absolutely. What
-is left is small: where each environment stands, and its open slot. Both together restore a buffer that draws the same
+A slot of the buffer is complete once the next one is open, and keeps its content until it is overwritten. A segment
+holds the complete slots first .. last - 1 of each environment, one environment after another, numbered absolutely. The
+rest is small: the position of each environment, and its open slot. Together they restore a buffer that draws the same
 batches and grows in the same way.
 """
 
@@ -33,18 +33,18 @@ from svrl.runtime.run_directory import ROWS, STATE, remove_written
 FORMAT = 1
 KEPT = 2
 PIECE_BYTES = 1 << 28
-"""Bytes of frames in one segment: the most that saving and loading need beside the buffer."""
+"""Bytes of frames in one segment: the most that saving and loading need in addition to the buffer."""
 OUTCOMES = ("frames", "actions", "rewards", "terminal", "life_lost")
 _CONTRADICTION = "The saved replay buffer contradicts itself."
 
 
 class Loaded(NamedTuple):
-    """A checkpoint that was found.
+    """A loaded checkpoint.
 
     Attributes:
-        state: The tree that was saved; tensors have become NumPy arrays.
-        note: What was damaged and what was used instead, an older checkpoint or the rows that are left; None if
-            nothing was damaged.
+        state: The saved tree, with tensors as NumPy arrays.
+        note: What was damaged and what replaces it, an older checkpoint or the remaining rows; None if nothing was
+            damaged.
     """
 
     state: Any
@@ -69,7 +69,7 @@ class Checkpoints:
         The rows up to this step must be in their files already.
 
         Raises:
-            OSError: For instance if the disk is full. The earlier checkpoints stay as they were.
+            OSError: If, for example, the disk is full. The earlier checkpoints stay intact.
             ValueError: If the state holds something that cannot be written.
         """
         self._checkpoints.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class Checkpoints:
                 (self._segments / entry["name"]).unlink(missing_ok=True)
             raise
         self._whole = [*self._whole, (path, entries)][-KEPT:]
-        # Older checkpoints go, segments that none needs, and what a killed process left half written.
+        # Remove older checkpoints, segments that none needs, and half-written files of a killed process.
         needed = {entry["name"] for _, listed in self._whole for entry in listed} | {
             kept.name for kept, _ in self._whole
         }
@@ -97,12 +97,12 @@ class Checkpoints:
             remove_written(folder, but=needed)
 
     def load(self, replay: Replay | None) -> Loaded | None:
-        """Read the newest whole checkpoint and fill the replay buffer from it; None if there is no checkpoint.
+        """Read the newest intact checkpoint and fill the replay buffer from it; None if there is no checkpoint.
 
-        Without a buffer only the state is read, and the segments are not checked.
+        Without a buffer it reads only the state, and does not check the segments.
 
         Raises:
-            ValueError: If all are damaged, or if the buffer has another layout than the saved one.
+            ValueError: If all are damaged, or if the buffer's layout differs from the saved one.
         """
         files = self._files()[::-1]
         damage: dict[Path, str] = {}
@@ -117,7 +117,7 @@ class Checkpoints:
                 break
             if lost := self._lost_rows(trees[path]):
                 damage[path] = lost
-        # A run resumed from before the rows were lost makes them again, so checkpoints with all their rows come first.
+        # A run resumed from before the rows were lost writes them again, so checkpoints with all rows come first.
         for path in sorted(trees, key=damage.__contains__):
             tree, note = trees[path], damage.get(path)
             if replay is not None:
@@ -133,7 +133,7 @@ class Checkpoints:
                 note = f"{damage[files[0]]} Used the checkpoint before it, {path.name}."
             return Loaded(state=tree["state"], note=note)
         if damage:
-            agent = ", or evaluate the agent, which is whole" if trees and replay is not None else ""
+            agent = ", or evaluate the agent, which is intact" if trees and replay is not None else ""
             raise ValueError(
                 f"No checkpoint in {self._checkpoints} can be used. Start a new run{agent}. The newest: "
                 f"{damage[files[0]]}"
@@ -141,9 +141,9 @@ class Checkpoints:
         return None
 
     def _lost_rows(self, tree: dict[str, Any]) -> str:
-        """Which files of rows have changed since a checkpoint; empty for one of an older version without checksums."""
+        """Say which files of rows changed since a checkpoint; empty for an older version without checksums."""
         return " ".join(
-            f"{path} is damaged: rows are missing or changed. The run goes on with {len(read_rows(path)):,} of them."
+            f"{path} is damaged: rows are missing or changed. The run continues with {len(read_rows(path)):,} of them."
             for path, mark in ((self.folder / name, mark) for name, mark in tree.get("rows", {}).items())
             if rows_mark(path, mark[0]) != mark
         )
@@ -164,7 +164,7 @@ class Checkpoints:
         }
 
     def _checked(self, entry: dict[str, Any]) -> Path:
-        """The file of a segment. Raises ValueError if it is not as it was written."""
+        """Return the file of a segment; raise ValueError if it has changed since it was written."""
         path = self._segments / Path(entry["name"]).name
         if not path.exists():
             raise ValueError(f"{path} is missing.")
@@ -197,7 +197,7 @@ def needed_from(replay: Replay) -> np.ndarray:
 
 
 def segments(replay: Replay, since: np.ndarray | None = None) -> Iterator[dict[str, Any]]:
-    """The complete slots from `since` (N,) on, or all that are needed, in pieces of bounded size.
+    """Yield the complete slots from `since` (N,) on, or all needed ones, in pieces of bounded size.
 
     Each piece is a tree of arrays: `first` and `last` (N,), and for the K slots in between, one environment after
     another, `frames` (K, bytes), `actions`, `rewards`, `terminal`, `life_lost`, `ages`, and `drawable`, which is False
@@ -224,7 +224,7 @@ def segments(replay: Replay, since: np.ndarray | None = None) -> Iterator[dict[s
 
 
 def positions(replay: Replay) -> dict[str, Any]:
-    """All that segments do not hold: the layout, where each environment stands, and its open slot's frame and age."""
+    """All that segments do not hold: the layout, each environment's position, and its open slot's frame and age."""
     rows = _rows(replay, replay.heads, replay.heads + 1)
     return {
         "layout": asdict(replay.layout),
@@ -239,10 +239,10 @@ def positions(replay: Replay) -> dict[str, Any]:
 
 
 def restore(replay: Replay, saved: Mapping[str, Any], pieces: Iterable[Mapping[str, Any]]) -> None:
-    """Fill a buffer of the same layout from what `positions` and `segments` gave, the segments in their order.
+    """Fill a buffer of the same layout from the results of `positions` and `segments`, the segments in order.
 
     Raises:
-        ValueError: If what was saved is incomplete or contradicts itself.
+        ValueError: If the saved data are incomplete or contradict themselves.
     """
     layout, made, heads, tails = replay.layout, int(saved["made"]), saved["heads"], saved["tails"]
     counts = made - tails
@@ -276,7 +276,7 @@ def restore(replay: Replay, saved: Mapping[str, Any], pieces: Iterable[Mapping[s
             )
     opened = {"frames": saved["open_frames"]} | ({} if replay.masks is None else {"masks": saved["open_masks"]})
     _write(replay, _rows(replay, heads, heads + 1), saved["open_ages"], opened)
-    for env, found in enumerate(slots):  # of the slots that can be drawn the newest are listed
+    for env, found in enumerate(slots):  # list the newest of the slots that can be drawn
         numbers = np.arange(tails[env], made)
         replay.order[env, numbers % layout.per_env] = found[len(found) - len(numbers) :]
     replay.made = made
@@ -287,17 +287,17 @@ def restore(replay: Replay, saved: Mapping[str, Any], pieces: Iterable[Mapping[s
 
 
 def _kept(replay: Replay) -> tuple[str, ...]:
-    """What a slot holds, by the names of the buffer's arrays."""
+    """Names of the buffer's arrays that make up a slot."""
     return OUTCOMES if replay.masks is None else (*OUTCOMES, "masks")
 
 
 def _check_layout(replay: Replay, saved: Mapping[str, Any]) -> None:
-    """Raise ValueError, with what differs, unless the buffer is laid out like the saved one."""
+    """Raise ValueError that lists the differences unless the buffer has the saved layout."""
     now = asdict(replay.layout)
     changed = [f"{name} was {was} and is {now.get(name)}" for name, was in saved["layout"].items() if was != now[name]]
     if changed:
         raise ValueError(
-            f"The saved replay buffer is laid out otherwise: {', '.join(changed)}. "
+            f"The saved replay buffer has a different layout: {', '.join(changed)}. "
             "Use the same environment, buffer_size and n_envs."
         )
 
@@ -312,6 +312,6 @@ def _write(replay: Replay, rows: np.ndarray, ages: np.ndarray, kept: Mapping[str
 
 
 def _rows(replay: Replay, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Rows, among all N * M, of the slots first .. last - 1 of each environment."""
+    """Rows (among all N * M) of the slots first .. last - 1 of each environment."""
     slots = replay.layout.slots
     return np.concatenate([env * slots + np.arange(first[env], last[env]) % slots for env in range(len(first))])

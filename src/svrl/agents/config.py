@@ -4,13 +4,13 @@ The fields here are the only source of the flags of `svrl train`, of config.json
 docs; the text of a field is its help. A preset is a set of changes to the defaults:
 
 - authors: the program that the paper's authors published; the default on Atari.
-- paper: the text of the paper; what it leaves open is taken from `authors`.
-- short: `authors` with the settings that learn within a few million steps.
+- paper: the text of the paper; `authors` fills in what it leaves open.
+- short: `authors` with settings that learn within a few million steps.
 - minatar: the settings published with MinAtar (Young and Tian, 2019); the default there.
 - classic: a small network that learns CartPole in about a minute; the default elsewhere.
-- smoke: seconds, to see that everything runs.
+- smoke: takes seconds, to check that everything runs.
 
-The last four add structure as our runs favour it (`OUR_STRUCTURE`), `smoke` everywhere but on Atari.
+The last four use the structure that our runs favour (`OUR_STRUCTURE`), `smoke` everywhere but on Atari.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Optimiser = Literal["adam", "rmsprop"]
 Precision = Literal["float32", "tf32", "bf16"]
 """Number format in which a GPU multiplies matrices; it belongs to the device, not to the agent.
 
-- float32: as the CPU does.
+- float32: the same as on the CPU.
 - tf32: factors are rounded to 10 bits of mantissa, sums are float32. The default on a GPU: on an H200 an update of the
   Nature network takes four fifths of the time of float32 with a batch of 32, and three fifths with 128.
 - bf16: layers compute in bfloat16 where torch's autocast allows it; weights, losses and targets stay float32.
@@ -51,45 +51,45 @@ def _set(default: Any, text: str) -> Any:
 class AgentConfig:
     """All settings of an agent and its training; every field has a help text. The defaults are the preset `authors`."""
 
-    preset: str = _set("authors", "Preset that the other settings start from (default: by the environment).")
+    preset: str = _set("authors", "Preset that the other settings start from (default: depends on the environment).")
     # The agent.
     agent: Kind = _set("dqn", "dqn, double (the online network chooses the action) or dueling (value + advantage).")
     network: str = _set(
         "nature",
-        "nature (84x84 frames), minatar (10x10 grids), mlp (vectors, behind convolutions where there are pictures), or "
-        "module:function of your own.",
+        "nature (84x84 frames), minatar (10x10 grids), mlp (vectors, with convolutions first for pictures), or your "
+        "own module:function.",
     )
     hidden: tuple[int, ...] = _set((512,), "Widths of the hidden fully connected layers.")
     layer_norm: bool = _set(False, "Layer normalisation in the hidden fully connected layers.")
     # Structure.
     structured: bool = _set(False, "Complete the matrix of target values by matrix estimation (SV-RL).")
     p: float = _set(0.9, "Probability p in (0, 1] with which an entry of the matrix is observed.")
-    p_rise: int = _set(0, "Updates over which p rises linearly to 1; 0 keeps it.")
+    p_rise: int = _set(0, "Updates over which p rises linearly to 1; 0 keeps p constant.")
     estimator: str = _set("soft-impute", "Estimator of svrl.matrix that completes the matrix.")
-    rank: int = _set(0, "Rank of hard-impute and factor-als; with 0 factor-als finds it.")
+    rank: int = _set(0, "Rank of hard-impute and factor-als; 0 lets factor-als find it.")
     ratio: float = _set(0.02, "Shrinkage of soft-impute as a share of the largest singular value.")
     tolerance: float = _set(1e-3, "Relative change at which soft-impute stops.")
-    output: Output = _set("fill", "fill keeps observed entries, estimate takes all from the estimator.")
-    scale: Scale = _set("minmax", "Before estimation: none, minmax (to [-1, 1]) or row (each row's mean out).")
+    output: Output = _set("fill", "fill keeps observed entries, estimate takes all entries from the estimator.")
+    scale: Scale = _set("minmax", "Before estimation: none, minmax (to [-1, 1]) or row (subtract each row's mean).")
     next_value_from: Value = _set(
         "completed",
-        "Whose value the chosen action has: completed (the completed matrix) or network (the target network).",
+        "Source of the chosen action's value: completed (the completed matrix) or network (the target network).",
     )
     # Learning.
     gamma: float = _set(0.99, "Discount in (0, 1).")
-    n_steps: int = _set(1, "Steps whose rewards a target adds up before it takes the next value (n-step returns).")
-    batch_size: int = _set(32, "Transitions in an update.")
+    n_steps: int = _set(1, "Steps of rewards in a target before it bootstraps (n-step returns).")
+    batch_size: int = _set(32, "Transitions per update.")
     optimiser: Optimiser = _set("adam", "adam, or rmsprop (centred, decay .95).")
-    learning_rate: float = _set(1e-5, "Step size of the optimiser.")
-    learning_rate_left: float = _set(1.0, "Share of the rate left at the last update, falling linearly; 1 keeps it.")
+    learning_rate: float = _set(1e-5, "Learning rate of the optimiser.")
+    learning_rate_left: float = _set(1.0, "Share of the learning rate left at the end (linear decay); 1 keeps it.")
     optimiser_epsilon: float = _set(1e-8, "Added to the denominator of the optimiser.")
     loss: Loss = _set("huber", "huber or squared.")
     gradient_clamp: float = _set(1.0, "Clamp every element of the gradient to [-x, x]; 0 turns this off.")
     clip_rewards: bool = _set(True, "Learn from the sign of rewards; scores stay raw.")
     life_loss_ends: bool = _set(True, "A lost life ends the bootstrap, not the game.")
     target_update_interval: int = _set(10_000, "Updates between two copies of the online to the target network.")
-    tau: float = _set(1.0, "Share by which such a copy moves the target network; below 1 is Polyak averaging.")
-    updates_per_step: float = _set(0.25, "Updates for each agent step.")
+    tau: float = _set(1.0, "Share by which each copy moves the target network; below 1 is Polyak averaging.")
+    updates_per_step: float = _set(0.25, "Updates per agent step.")
     learning_starts: int = _set(10_000, "Agent steps before the first update.")
     # Acting and storing.
     buffer_size: int = _set(100_000, "Transitions that the replay buffer holds.")
@@ -101,20 +101,20 @@ class AgentConfig:
     epsilon_final: float = _set(0.01, "Last probability of a random action.")
     epsilon_steps: int = _set(30_000, "Agent steps over which epsilon falls linearly.")
     sticky: float = _set(0.0, "Probability that Atari or MinAtar repeats the last action.")
-    actions: int = _set(0, "Discretised actions of control tasks; 0 takes the task's own number.")
+    actions: int = _set(0, "Discretised actions of control tasks; 0 keeps the task's own number.")
     bins: tuple[int, ...] = _set((), "Levels of each number of a continuous action (Box), or one number for all.")
     # Length and measuring.
     steps: int = _set(15_000_000, "Agent steps to train for.")
     log_every: int = _set(10_000, "Agent steps between two rows of diagnostics.")
-    eval_every: int = _set(250_000, "Agent steps between two evaluations; 0 evaluates at the end only.")
-    eval_episodes: int = _set(20, "Games of an evaluation.")
+    eval_every: int = _set(250_000, "Agent steps between two evaluations; 0 evaluates only at the end.")
+    eval_episodes: int = _set(20, "Games per evaluation.")
     eval_epsilon: float = _set(0.001, "Probability of a random action in evaluations.")
 
     def __post_init__(self) -> None:
         for entry in dataclasses.fields(self):
             name, value, kind = entry.name, getattr(self, entry.name), type(entry.default)
             if not _is_a(kind, value):
-                own = " Give your own to train(..., network=...)." if name == "network" else ""
+                own = " Pass your own to train(..., network=...)." if name == "network" else ""
                 raise ValueError(f"{name} is {_KINDS[kind]}, got {value!r}.{own}")
             if name in CHOICES and value not in CHOICES[name]:
                 raise ValueError(f"{name} is one of {', '.join(CHOICES[name])}, got {value!r}.")
@@ -140,18 +140,18 @@ class AgentConfig:
             return
         if not re.fullmatch(r"[\w.]+:[\w.<>]+", self.network):
             raise ValueError(
-                f"network is one of {', '.join(NETWORKS)}, or your own as in my_module:make; got {self.network!r}."
+                f"network is one of {', '.join(NETWORKS)}, or your own, such as my_module:make; got {self.network!r}."
             )
         if self.agent == "dueling":
             raise ValueError(
-                f"agent dueling needs a head of svrl's own, and {self.network} is your network. Take dqn or double."
+                f"agent dueling needs svrl's own head, and {self.network} is your network. Use dqn or double."
             )
         if self.layer_norm:
             raise ValueError(f"layer_norm is for svrl's networks. Put nn.LayerNorm into {self.network}, your own.")
 
     @property
     def has_own_network(self) -> bool:
-        """Whether `network` names a function of your own, module:function."""
+        """Whether `network` names your own function, module:function."""
         return ":" in self.network
 
     @property
@@ -160,7 +160,7 @@ class AgentConfig:
         return {"sticky": self.sticky, "actions": self.actions, "bins": self.bins}
 
     def updates_after(self, steps: int) -> int:
-        """Updates that are due after this many agent steps."""
+        """Number of updates due after this many agent steps."""
         return max(0, int(steps * self.updates_per_step) - int(self.learning_starts * self.updates_per_step))
 
     def epsilon_at(self, steps: int) -> float:
@@ -191,26 +191,26 @@ class AgentConfig:
             less = " less its row means" if centred else ""
             found.append(
                 f"Warning: every {self.batch_size} x {n_actions} matrix{less} has a rank of {most} or less, so rank "
-                f"{self.rank} tells the estimator nothing about hidden entries. Take a smaller one."
+                f"{self.rank} tells the estimator nothing about hidden entries. Use a smaller one."
             )
         # All environments step at once, and a lagging agent does not learn from the last round.
         rounds = math.ceil(self.steps / self.n_envs) - self.act_lag
         if self.updates_after(rounds * self.n_envs) == 0:
             found.append(
                 f"Warning: no update is due within {self.steps:,} steps: {self.learning_starts:,} come before the "
-                f"first (learning_starts), and then there are {self.updates_per_step:g} a step. The network keeps "
+                f"first (learning_starts), and then there are {self.updates_per_step:g} per step. The network keeps "
                 "its first weights."
             )
         return found
 
     @property
     def arm(self) -> str:
-        """The agent's name in comparisons, see `arm_of`."""
+        """The agent's name in comparisons; see `arm_of`."""
         return arm_of(dataclasses.asdict(self))
 
     @classmethod
     def of(cls, preset: str, **changes: Any) -> AgentConfig:
-        """A preset with changes; `agent` may be any of `ARMS`, as in agent="sv-dqn".
+        """Create a preset with changes; `agent` may be any of `ARMS`, such as agent="sv-dqn".
 
         Raises:
             ValueError: If there is no such preset or field; the message names the nearest.
@@ -240,9 +240,9 @@ class AgentConfig:
 
     @classmethod
     def for_env(cls, env: str | Callable[[], Any], preset: str | None = None, **changes: Any) -> AgentConfig:
-        """A preset for an environment, with changes; by default the preset of the environment's family.
+        """Create a preset for an environment, with changes; by default the preset of the environment's family.
 
-        The environment is a name, or a function or class that makes one of your own.
+        The environment is a name, or a function or class that creates your own.
         """
         family = family_of(env) if isinstance(env, str) else "gymnasium"
         preset = BY_FAMILY[family] if preset is None else preset
@@ -250,18 +250,18 @@ class AgentConfig:
         return cls._of(preset, own, changes)
 
     def replace(self, **changes: Any) -> AgentConfig:
-        """A copy with changes."""
+        """Return a copy with changes."""
         return dataclasses.replace(self, **changes)
 
     def as_json(self) -> dict[str, Any]:
-        """The fields as JSON types. `OPTIONAL` ones are left out where they are off, as in files from before them."""
+        """The fields as JSON types, without `OPTIONAL` ones that are off, so that older files look the same."""
         off = {entry.name for entry in dataclasses.fields(self) if getattr(self, entry.name) == entry.default}
         fields = {name: value for name, value in dataclasses.asdict(self).items() if name not in off & OPTIONAL}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AgentConfig:
-        """The configuration that `as_json` gave."""
+        """Rebuild the configuration that `as_json` returned."""
         return cls(**fields)
 
 
@@ -305,7 +305,7 @@ FIELD_ALIASES = {
 `train_freq` 4 is `updates_per_step` 0.25."""
 
 OPTIONAL = frozenset(("bins", "n_steps", "tau", "priority_alpha", "priority_beta", "layer_norm"))
-"""Fields that no preset sets, and that do nothing at their defaults."""
+"""Fields that no preset sets, and that have no effect at their defaults."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "agent": get_args(Kind),
@@ -339,11 +339,11 @@ RANGES: dict[str, str] = {
 def arm_of(settings: Mapping[str, Any]) -> str:
     """The name of an agent in comparisons.
 
-    `sv-dqn` is the paper's SV-RL: completed values enter the targets. In `sv-dqn-network` rows are centred, the
-    completed matrix only chooses the action, and the target network values it. Any other scaling is part of the name.
+    `sv-dqn` is the paper's SV-RL: completed values enter the targets. `sv-dqn-network` centres rows, the completed
+    matrix only chooses the action, and the target network values it. Any other scaling is part of the name.
 
     Args:
-        settings: By their names in `AgentConfig`.
+        settings: The settings by their names in `AgentConfig`.
     """
     if not settings["structured"]:
         return str(settings["agent"])
@@ -354,10 +354,10 @@ def arm_of(settings: Mapping[str, Any]) -> str:
 
 
 AUTHORS_STRUCTURE: dict[str, Any] = {"scale": "minmax", "next_value_from": "completed"}
-"""How the authors complete matrices: what differs from `OUR_STRUCTURE`."""
+"""How the authors complete matrices, where it differs from `OUR_STRUCTURE`."""
 
 OUR_STRUCTURE: dict[str, Any] = {"scale": "row", "next_value_from": "network"}
-"""The authors' way lost on control tasks, and pushed targets up in some games. Ours cannot push them up, and no
+"""The authors' rule lost on control tasks, and pushed targets up in some games. Ours cannot push them up, and no
 experiment showed a loss (docs/evidence.md)."""
 
 ARMS: dict[str, dict[str, Any]] = {
@@ -369,7 +369,7 @@ ARMS: dict[str, dict[str, Any]] = {
     )
     for agent in CHOICES["agent"]
 }
-"""The agents that are compared: plain, with the paper's structure (sv-dqn), or with ours (sv-dqn-network)."""
+"""The agents in comparisons: plain, with the paper's structure (sv-dqn), or with ours (sv-dqn-network)."""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "authors": {},
@@ -460,16 +460,16 @@ SMOKE_BY_FAMILY: dict[str, dict[str, Any]] = {
 
 
 def default_precision(device: object) -> Precision:
-    """The precision of a device, as in "cuda:1": tf32 on a GPU, which measured best there."""
+    """The default precision of a device such as "cuda:1": tf32 on a GPU, which measured best there."""
     return "tf32" if str(device).startswith("cuda") else "float32"
 
 
 def check_precision(precision: str, device: object) -> None:
-    """Raise ValueError if there is no such precision, or if this device does not have it."""
+    """Raise ValueError if there is no such precision, or if this device does not support it."""
     if precision not in PRECISIONS:
         raise ValueError(f"precision is one of {', '.join(PRECISIONS)}, got {precision!r}.")
     if precision != "float32" and not str(device).startswith("cuda"):
-        raise ValueError(f"precision {precision} needs a CUDA device, and the device is {device}. Take float32.")
+        raise ValueError(f"precision {precision} needs a CUDA device, and the device is {device}. Use float32.")
 
 
 def family_of(env: str) -> str:
@@ -479,7 +479,7 @@ def family_of(env: str) -> str:
 
 
 _KINDS = {
-    tuple: "a tuple of whole numbers, as in (128, 128)",
+    tuple: "a tuple of whole numbers, such as (128, 128)",
     bool: "True or False",
     str: "a word",
     int: "a whole number",

@@ -1,8 +1,8 @@
-"""CUDA graphs: launches that are recorded once and then replayed, which saves the host the work of each launch.
+"""CUDA graphs: record launches once and then replay them, which saves the host the work of each launch.
 
-A replay reads and writes the same memory as the recording. So the work of a graph takes its inputs from tensors that
-stay where they are, and the next replay overwrites its results. Nothing in it may wait for the device, and random
-numbers are drawn outside, so that they are those of the plain path.
+A replay reads and writes the same memory as the recording. So the work of a graph takes its inputs from tensors at
+fixed addresses, and the next replay overwrites its results. Nothing in it may wait for the device. Random numbers are
+drawn outside, so that they equal those of the plain path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from svrl.runtime.device import is_gpu
 Result = TypeVar("Result")
 
 _RECORDING = threading.RLock()
-"""Held while a graph is recorded: another thread that records or frees a graph at the same time would break it."""
+"""Held while recording a graph: another thread that records or frees a graph at the same time would break it."""
 
 
 def release(device: str | torch.device) -> None:
@@ -34,7 +34,7 @@ def release(device: str | torch.device) -> None:
 
 @contextmanager
 def _recording() -> Iterator[None]:
-    """One thread at a time, without garbage collection, because the garbage may contain graphs."""
+    """Record in one thread at a time, without garbage collection, because the garbage may contain graphs."""
     with _RECORDING:
         gc.collect()
         collecting = gc.isenabled()
@@ -54,7 +54,7 @@ def stream_of(device: torch.device, *, first: bool = False) -> torch.cuda.Stream
 
 
 def can_record(device: torch.device) -> bool:
-    """Whether a graph can be recorded on the device's current stream."""
+    """Whether the device's current stream can record a graph."""
     return device.type == "cuda" and torch.cuda.current_stream(device) != torch.cuda.default_stream(device)
 
 
@@ -82,7 +82,7 @@ class GpuEvent:
 
 
 def pinned(here: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
-    """`here` in pinned memory if `there` is on a GPU, so that copies between them need not wait."""
+    """Return `here` in pinned memory if `there` is on a GPU, so that copies between them need not wait."""
     return here.pin_memory() if there.is_cuda else here
 
 
@@ -90,8 +90,8 @@ class CudaGraph(Generic[Result]):
     """A function without arguments that becomes a graph.
 
     Always call it on the same stream. The first call runs the function, so that libraries do their one-time work; with
-    `repeatable` the same call also records and replays it, otherwise the next one does. On the default stream, where
-    nothing can be recorded, and without a GPU every call runs the function.
+    `repeatable` the same call also records and replays it, otherwise the next call does. On the default stream, which
+    cannot record, and without a GPU every call runs the function.
     """
 
     def __init__(self, work: Callable[[], Result], device: torch.device, *, repeatable: bool, pool: Any = None) -> None:
@@ -112,7 +112,7 @@ class CudaGraph(Generic[Result]):
         self._result: Result
 
     def __call__(self) -> Result:
-        """Do the work; after the recording the result is always in the same memory."""
+        """Run the work; after the recording the result is always in the same memory."""
         if self._graph is None:
             if not can_record(self._device):
                 return self._work()
@@ -127,7 +127,7 @@ class CudaGraph(Generic[Result]):
         return self._result
 
     def release(self) -> None:
-        """Free the graph and its memory; the next calls record anew."""
+        """Free the graph and its memory; the next calls record again."""
         with _RECORDING:
             if self._graph is not None:
                 self._graph.reset()
@@ -137,7 +137,7 @@ class CudaGraph(Generic[Result]):
     def _record(self) -> None:
         graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.current_stream(self._device)
-        # In this mode other threads may work meanwhile: what they do is not recorded and does no harm.
+        # In this mode other threads may work meanwhile: their work is not recorded and does no harm.
         with _recording(), torch.cuda.graph(graph, pool=self._pool, stream=stream, capture_error_mode="thread_local"):
             self._result = self._work()
         self._graph = graph
@@ -153,11 +153,11 @@ _EARLIER: list[Any] = []
 def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
     """Multiply in this precision inside the block, on a GPU.
 
-    torch's switches hold for the whole process, and several trainings may be at work at the same time: the first sets
-    the switches, and the last sets them back.
+    torch's switches hold for the whole process, and several trainings may run at the same time: the first sets the
+    switches, and the last resets them.
 
     Raises:
-        ValueError: If another thread is at work in another precision.
+        ValueError: If another thread works in another precision.
     """
     if device.type != "cuda":
         yield
@@ -165,8 +165,8 @@ def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
     with _SWITCHING:
         if _PRECISIONS and _PRECISIONS[0] != precision:
             raise ValueError(
-                f"Trainings in one process multiply alike: one is at work in {_PRECISIONS[0]}, "
-                f"and {precision} was asked for. Give all of them the same precision."
+                f"Trainings in one process share one precision: one runs in {_PRECISIONS[0]}, "
+                f"and this one wants {precision}. Give all of them the same precision."
             )
         if not _PRECISIONS:
             _EARLIER[:] = _switches()
@@ -183,7 +183,7 @@ def computing_in(precision: Precision, device: torch.device) -> Iterator[None]:
 
 
 def _switches() -> tuple[Any, Any]:
-    """Those of products and convolutions: words if a program has used torch's newer switches, which lock the old."""
+    """The switches of products and convolutions: words if a program used torch's newer ones, which lock the old."""
     try:
         return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     except RuntimeError:

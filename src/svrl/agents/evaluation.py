@@ -4,12 +4,12 @@ An evaluation has its own environments, seeds and generators, so it does not cha
 with a small epsilon, from the environment's own starts (on Atari up to 30 no-ops), to the end of the game and not of a
 life, and adds up raw rewards.
 
-Games are counted without bias. If you stop n environments after the first m games that happen to end, you collect short
-games. Here game k belongs to environment k mod n, which plays it whatever the others do.
+The choice of games has no bias. If you stop n environments after the first m games that happen to end, you collect
+short games. Here game k belongs to environment k mod n, which plays it whatever the others do.
 
-A game ends where the environment ends or truncates it: Atari after 108,000 frames, control tasks after 200 steps, most
-Gymnasium tasks after their own limit. If the environment has no limit, a game is cut off after 10,000 steps, and a note
-says so.
+A game ends when the environment ends or truncates it: Atari after 108,000 frames, control tasks after 200 steps, most
+Gymnasium tasks after their own limit. If the environment has no limit, a game is truncated after 10,000 steps, and a
+note says so.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ MOST_ENVS = 8
 """Most environments of an evaluation; with more the last game would take longer."""
 RESAMPLES = 10_000
 STEP_LIMIT = 10_000
-"""Steps after which a game is cut off if the environment has no limit."""
+"""Steps after which a game is truncated if the environment has no limit."""
 TICK = 0.2
 """Seconds between two calls of `progress` while no game ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Games:
-    """Games that were played to their end.
+    """Games played to their end.
 
     Attributes:
         scores: Raw score of each game.
@@ -64,9 +64,9 @@ class Games:
         return math.fsum(self.scores) / len(self.scores)
 
     def interval(self, level: float = 0.95, seed: int = 0) -> tuple[float, float]:
-        """An interval for the mean score of this network: a percentile bootstrap over the games (Efron, 1979).
+        """A confidence interval for this network's mean score: a percentile bootstrap over games (Efron, 1979).
 
-        It covers the randomness of games, not of training: for that compare several seeds. With few games it is too
+        It covers the randomness of games, not of training: compare several seeds for that. With few games it is too
         narrow, and with one it is a point.
         """
         low, high = bootstrap_interval(self.scores, resamples=RESAMPLES, level=level, seed=seed)
@@ -74,13 +74,13 @@ class Games:
 
 
 def derived_seed(seed: int, name: str) -> int:
-    """A seed in 0..2^63-1 for the part `name` of a run, independent of those of the other parts."""
+    """A seed in 0..2^63-1 for the part `name` of a run, independent of the seeds of other parts."""
     words = SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(2, np.uint32)
     return (int(words[0]) << 31) ^ int(words[1])
 
 
 def generator_for(seed: int, name: str, device: str | torch.device = "cpu") -> torch.Generator:
-    """A torch generator of its own for the part `name` of a run, so that no part disturbs another."""
+    """A separate torch generator for the part `name` of a run, so that no part disturbs another."""
     return torch.Generator(device).manual_seed(derived_seed(seed, name))
 
 
@@ -92,10 +92,10 @@ def explore(
     generator: torch.Generator,
     action_masks: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Actions (N,), int64, random with probability epsilon; `greedy` gives the others, and is called only if needed.
+    """Choose actions (N,), int64, random with probability epsilon; calls `greedy` for the others, if there are any.
 
-    The amount of randomness drawn does not depend on epsilon. With masks (N, A) a random action that is not valid is
-    drawn again among the valid ones, which makes all of them equally likely.
+    The number of random draws does not depend on epsilon. With masks (N, A) an invalid random action is redrawn among
+    the valid ones, which makes all of them equally likely.
     """
     random = (torch.rand(n_envs, generator=generator) < epsilon).numpy()
     actions = torch.randint(n_actions, (n_envs,), generator=generator).numpy()
@@ -109,7 +109,7 @@ def explore(
 def epsilon_greedy(
     q: Tensor, epsilon: float, generator: torch.Generator, action_masks: np.ndarray | None = None
 ) -> np.ndarray:
-    """Actions (N,), int64, for values (N, A); the generator is a CPU one. Masks (N, A) leave only valid actions."""
+    """Choose actions (N,), int64, for values (N, A), with a CPU generator. Masks (N, A) leave only valid actions."""
 
     def greedy() -> Tensor:
         mask = None if action_masks is None else torch.from_numpy(action_masks).to(q.device)
@@ -124,7 +124,7 @@ class Move(NamedTuple):
 
     Attributes:
         observations: (N, *observation_shape), before the step, on the network's device.
-        q: (N, A), the network's values of them.
+        q: (N, A), the network's values of these observations.
         step: The result of the step.
         action_masks: (N, A), bool, the valid actions before the step; None if every action always is.
     """
@@ -152,7 +152,7 @@ def play(
 
 @contextmanager
 def at_rest(network: nn.Module) -> Iterator[nn.Module]:
-    """Put the network into evaluation mode, and afterwards back into its mode."""
+    """Put the network into evaluation mode, and restore its mode afterwards."""
     learning = network.training
     network.eval()
     try:
@@ -180,14 +180,14 @@ def evaluate(
         env: The name of the environment, or a function that makes one.
         config: Its `sticky`, `actions` and `bins` make the environments, its `eval_epsilon` is the default epsilon.
         episodes: Games to play, at least 1.
-        seed: For environments and actions; a training with the same seed has others.
+        seed: Seed of environments and actions; a training with the same seed draws different ones.
         epsilon: Probability of a random action.
-        env_threads: Native threads of Atari, which change no result; 0 leaves it to ale-py.
+        env_threads: Native threads of Atari, which change no result; 0 lets ale-py choose.
         progress: Called with (games over, games to play) as each game ends, and now and then before.
-        say: Called with a note if games were cut off; by default it is a warning.
+        say: Called with a note if games were truncated; by default it is a warning.
 
     Returns:
-        The games; game k was played by environment k mod n.
+        The games; environment k mod n plays game k.
     """
     if not isinstance(network, nn.Module):
         raise ValueError(f"evaluate takes a network, such as agent.network; got {type(network).__name__}.")
@@ -211,7 +211,7 @@ def evaluate(
     if limited and max(games.lengths) >= STEP_LIMIT:
         say(
             f"Note: {name_of(env)} has no limit on the steps of a game, so evaluations cut games off after "
-            f"{STEP_LIMIT:,}. gymnasium.wrappers.TimeLimit sets another."
+            f"{STEP_LIMIT:,}. gymnasium.wrappers.TimeLimit sets another limit."
         )
     return games
 
@@ -260,7 +260,7 @@ def with_evaluation(
     evaluated_at: int | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Event]:
-    """The events of a training, with `Evaluated` among them.
+    """Yield the events of a training, with `Evaluated` among them.
 
     An evaluation comes in the step in which training passes a multiple of `eval_every` agent steps, just before
     `Stepped`, the last event of a step: a checkpoint at `Stepped` includes the evaluation, and a run resumed from there
@@ -272,7 +272,7 @@ def with_evaluation(
         progress: Called with (games over, games to play).
         evaluated_at: If the training was saved during an evaluation, the step of the last finished one: the interrupted
             evaluation then comes first, from its beginning. None if none was interrupted.
-        stopped: Whether to end with this step; asked before every step.
+        stopped: Called before every step; True ends training with this step.
     """
     every, steps = training.config.eval_every, training.steps
     passed = steps // every if every else 0

@@ -1,7 +1,7 @@
 """The events of a training.
 
-`Training.events` is a generator of these; rows on disk, TensorBoard, progress bars, evaluation and checkpoints are its
-consumers. Every step ends with a `Stepped`: then a consumer has every event of the steps so far, and may save.
+`Training.events` generates them; rows on disk, TensorBoard, progress bars, evaluation and checkpoints consume them.
+Every step ends with a `Stepped`: then a consumer has every event of the steps so far, and may save.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Stepped(Event):
-    """All environments have stepped once, and the learner has made the updates that were due. Cheap and frequent.
+    """All environments stepped once, and the learner made the updates that were due. Cheap and frequent.
 
     Attributes:
         epsilon: Probability of a random action.
@@ -56,7 +56,7 @@ class EpisodeEnded(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Learned(Event):
-    """Diagnostics, every `log_every` agent steps after the first update, on states drawn for them.
+    """Diagnostics, every `log_every` agent steps after the first update, on separately drawn states.
 
     Attributes:
         epsilon: Probability of a random action.
@@ -66,7 +66,7 @@ class Learned(Event):
         p: Probability that an entry is observed, or None for a plain agent.
         target_bias: Mean value of the next states by the structured rule, minus that by the plain rule; 0 for a plain
             agent.
-        target_gap: Mean absolute difference of these two.
+        target_gap: Mean absolute difference between the two.
         targets_changed: Share of the targets that structure changed.
         row_max_bias: Mean of the largest entry of a completed row, minus the largest of the network's row; 0 for a
             plain agent.
@@ -74,9 +74,9 @@ class Learned(Event):
         estimate_rank: Mean rank of the estimates, or None.
         estimates_converged: Share of the estimations that converged, or None.
         rank_99, rank_9999: Mean approximate rank of the target network's matrices at energy .99 and .9999.
-        row_centred_rank_99: The same with each row's mean removed, at energy .99.
+        row_centred_rank_99: The same rank with each row's mean removed, at energy .99.
         feature_rank: Effective rank of the online network's last features; None if your own network has none.
-        dormant: Share of the last features' units that are dormant; None likewise.
+        dormant: Share of the last features' units that are dormant; None if your own network has none.
     """
 
     epsilon: float
@@ -120,7 +120,7 @@ class Evaluated(Event):
 
 
 def asks_to_stop(answer: object) -> bool:
-    """Whether what a callback returned ends training: False does, NumPy's too; None and everything else do not."""
+    """Whether a callback's return value ends training: False does, NumPy's too; None and everything else do not."""
     return isinstance(answer, bool | np.bool_) and not answer
 
 

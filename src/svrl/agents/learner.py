@@ -1,11 +1,11 @@
-"""The learner: bursts of gradient updates.
+"""The learner takes bursts of gradient updates.
 
     y = R + discount * (value of the next state)        R: `svrl.agents.replay`, values: `svrl.agents.targets`
 
 Between two copies of the target network its values do not change. So `prepare` gets the target values of K minibatches
-from ONE call of the target network, and completes them by ONE call of the estimator. Then `update` takes K gradient
-steps. A double agent asks the online network about the next states too, which changes with every step, so that part
-stays inside the steps.
+from ONE call of the target network, and completes them with ONE call of the estimator. Then `update` takes K gradient
+steps. A double agent also evaluates the next states with the online network, which changes with every step, so that
+part stays inside the steps.
 
 `Learner.burst` calls the two directly, on any device; `GraphedBursts` calls the same two inside CUDA graphs. Nothing
 here reads a number back from the device.
@@ -33,9 +33,9 @@ from svrl.agents.targets import bellman_targets, completes_online, next_values
 from svrl.matrix.soft_impute import SoftImpute
 
 RMSPROP_DECAY = 0.95
-"""Of MinAtar's published settings."""
+"""Decay of RMSprop in MinAtar's published settings."""
 BLOCK = 2048
-"""Observations that the target network looks at in one call on the CPU; bounds the memory of its activations."""
+"""Observations in one call of the target network on the CPU; bounds the memory of its activations."""
 GPU_BLOCK = 16_384
 """The same on a GPU."""
 
@@ -45,16 +45,16 @@ class Minibatches(NamedTuple):
 
     Attributes:
         states: (K, B, ...), see `Learner.laid_out`.
-        after: The next states, in the same way, for a double agent; else None.
+        after: The next states, in the same layout, for a double agent; else None.
         actions: (K, B, 1).
         rewards: (K, B).
         discounts: (K, B), 0 where the bootstrap ends.
         target_q: The target network's values at the next states, (K, B, A).
-        completion: Of these values; None for a plain agent, or if the online network's values are completed.
-        mask: Which entries are observed, (K, B, A), bool; None for a plain agent.
-        action_masks: Valid actions in the next states, (K, B, A), bool; None if every action always is.
-        weights: Of the losses, (K, B), at most 1; None if they have none.
-        targets: (K, B); None for a double agent, whose targets are formed step by step.
+        completion: The completion of `target_q`; None for a plain agent, or if the online values are completed.
+        mask: Observed entries, (K, B, A), bool; None for a plain agent.
+        action_masks: Valid actions in the next states, (K, B, A), bool; None if every action is always valid.
+        weights: Weights of the losses, (K, B), at most 1; None without priorities.
+        targets: (K, B); None for a double agent, which computes its targets step by step.
     """
 
     states: Tensor
@@ -81,9 +81,9 @@ class Learner:
         network: The online network; the target network begins as its copy.
         config: All settings.
         structure: Completes target values; None for a plain agent.
-        precision: What a GPU multiplies in.
-        scale_at_once: Scale the observations of all minibatches in one launch, the default on a GPU. On the CPU each
-            minibatch is scaled when its turn comes, because bytes take a quarter of the memory.
+        precision: Precision of matrix products on a GPU.
+        scale_at_once: Scale the observations of all minibatches in one launch, the default on a GPU. On the CPU the
+            learner scales each minibatch when its turn comes, because bytes take a quarter of the memory.
     """
 
     def __init__(
@@ -113,17 +113,17 @@ class Learner:
 
     @property
     def double(self) -> bool:
-        """Whether targets depend on the online network, so that they are formed update by update."""
+        """Whether targets depend on the online network, and so change with every update."""
         return self.config.agent == "double"
 
     @property
     def completes_each_step(self) -> bool:
-        """Whether the values that are completed change with every update."""
+        """Whether the values to complete change with every update."""
         return self.structure is not None and completes_online(self.double, self.structure.next_value_from)
 
     @property
     def beta(self) -> float | None:
-        """Exponent of importance weights now: from `priority_beta` linearly to 1; None for uniform draws."""
+        """Current exponent of the importance weights, from `priority_beta` linearly to 1; None for uniform draws."""
         config = self.config
         if config.priority_alpha == 0.0:
             return None
@@ -131,16 +131,16 @@ class Learner:
         return config.priority_beta + (1.0 - config.priority_beta) * done
 
     def until_copy(self) -> int:
-        """Updates left before the target network is copied: the longest burst."""
+        """Updates left before the next copy of the target network: the longest burst."""
         return self.config.target_update_interval - self.updates % self.config.target_update_interval
 
     def burst(self, batch: Batch, count: int, masks: torch.Generator) -> Tensor:
-        """K = count updates on K * batch_size transitions, then a copy of the target network if one is due.
+        """Take K = count updates on K * batch_size transitions, then copy the target network if a copy is due.
 
         Args:
             batch: K * batch_size transitions, on the learner's device.
             count: K, at most `until_copy()`.
-            masks: For the observed sets of a structured agent, on the learner's device.
+            masks: Draws the observed sets of a structured agent, on the learner's device.
 
         Returns:
             The losses, (K,), on the learner's device.
@@ -159,7 +159,7 @@ class Learner:
         return torch.stack(losses)
 
     def draw_masks(self, count: int, masks: torch.Generator) -> Tensor | None:
-        """Which entries are observed in each of the next K updates, (K, B, A), bool; None for a plain agent."""
+        """Draw the observed entries of each of the next K updates, (K, B, A), bool; None for a plain agent."""
         if self.structure is None:
             return None
         shape = (count, self.config.batch_size, self.online.n_actions)
@@ -172,7 +172,7 @@ class Learner:
         Args:
             batch: K * B transitions.
             count: K.
-            mask: Which entries are observed, (K, B, A); None for a plain agent.
+            mask: Observed entries, (K, B, A); None for a plain agent.
         """
         shape = (count, len(batch.actions) // count)
         rewards, discounts = batch.rewards.view(shape), batch.discounts.view(shape)
@@ -207,12 +207,12 @@ class Learner:
         )
 
     def update(self, ready: Minibatches, k: int | Tensor, rate: float | Tensor) -> tuple[Tensor, Tensor]:
-        """One gradient step on the k-th minibatch.
+        """Take one gradient step on the k-th minibatch.
 
         Args:
-            ready: From `prepare`.
-            k: A number, or a tensor (1,) that a graph reads when it is replayed.
-            rate: Step size, as a number or a tensor.
+            ready: The result of `prepare`.
+            k: A number, or a tensor (1,) that a graph reads at replay.
+            rate: Learning rate, as a number or a tensor.
 
         Returns:
             The loss, (), and if the minibatch has weights the absolute TD errors, (B,); else the loss again.
@@ -234,7 +234,7 @@ class Learner:
 
     @torch.no_grad()
     def _double_targets(self, ready: Minibatches, k: int | Tensor) -> Tensor:
-        """Targets (B,) of the k-th minibatch, with the next actions of the online network as it is now."""
+        """Targets (B,) of the k-th minibatch, with the next actions of the current online network."""
         assert ready.after is not None
         online_q, target_q = self.values(self.online, _pick(ready.after, k)), _pick(ready.target_q, k)
         action_masks = None if ready.action_masks is None else _pick(ready.action_masks, k)
@@ -250,7 +250,7 @@ class Learner:
     def next_values(
         self, target_q: Tensor, online_q: Tensor | None, completed: Tensor | None, action_masks: Tensor | None = None
     ) -> Tensor:
-        """By this agent's rule, (..., B), see `svrl.agents.targets`; `completed` is None for a plain agent."""
+        """Next values (..., B) by this agent's rule, see `svrl.agents.targets`; `completed` is None if plain."""
         return next_values(
             self.config.agent,
             target_q,
@@ -261,7 +261,7 @@ class Learner:
         )
 
     def laid_out(self, states: Tensor) -> Tensor:
-        """Observations (K, B, *observation_shape) as minibatches keep them: already scaled, or not."""
+        """Lay out observations (K, B, *observation_shape) as minibatches keep them: already scaled, or not."""
         if not self._scale_at_once:
             return states
         if self._channels_last:
@@ -277,7 +277,7 @@ class Learner:
         return network.of_scaled(states.movedim(-1, 1) if self._channels_last else states, self.precision)
 
     def _set_learning_rate(self, rate: float | Tensor) -> None:
-        """For the next step; a constant rate stays as it is."""
+        """Set the learning rate of the next step; a constant rate does not change."""
         if self.config.learning_rate_left < 1.0:
             group = self.optimiser.param_groups[0]
             if not isinstance(group["lr"], Tensor):
@@ -293,7 +293,7 @@ class Learner:
             copy_weights(self.online, self.target, self.config.tau)
 
     def capture(self) -> dict[str, Any]:
-        """Weights, optimiser and count, as arrays and numbers."""
+        """Return weights, optimiser state and count, as arrays and numbers."""
         moments = {
             f"{index}": {name: _array(value) for name, value in state.items()}
             for index, state in self.optimiser.state_dict()["state"].items()
@@ -306,7 +306,7 @@ class Learner:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Return to the state that `capture` saw."""
+        """Return to a state from `capture`."""
         load_weights(self.online, state["online"])
         load_weights(self.target, state["target"])
         self.updates = int(state["updates"])
@@ -322,11 +322,11 @@ class Learner:
 class GraphedBursts:
     """The bursts of a learner as two CUDA graphs: `prepare` once, `update` K times, with a counter on the GPU.
 
-    Without a GPU nothing is recorded, and the two are called directly.
+    Without a GPU it records nothing and calls the two directly.
 
     Args:
-        learner: Makes the updates.
-        replay: Gives the minibatches, on the same GPU or in RAM.
+        learner: Takes the updates.
+        replay: Provides the minibatches, on the same GPU or in RAM.
         most: Updates of the longest burst; a shorter one prepares as many and uses the first.
     """
 
@@ -355,15 +355,15 @@ class GraphedBursts:
         self._update = CudaGraph(self._update_next, device, repeatable=False, pool=pool)
 
     def burst(self, count: int, draws: torch.Generator, masks: torch.Generator) -> Tensor:
-        """K = count updates, then a copy of the target network if one is due.
+        """Take K = count updates, then copy the target network if a copy is due.
 
         Args:
             count: K, at most `most` and `until_copy()`.
-            draws: For the minibatches, on the buffer's device.
-            masks: For the observed sets, on the learner's device.
+            draws: Draws the minibatches, on the buffer's device.
+            masks: Draws the observed sets, on the learner's device.
 
         Returns:
-            The losses, (K,), on the learner's device; the next burst writes over them.
+            The losses, (K,), on the learner's device; the next burst overwrites them.
         """
         learner = self._learner
         assert 1 <= count <= min(self.most, learner.until_copy()), count
@@ -394,7 +394,7 @@ class GraphedBursts:
             self._prepare.release()
 
     def _draw(self, count: int, draws: torch.Generator) -> Tensor | None:
-        """Draw which transitions, and return their leaves; from a buffer in RAM copy the transitions themselves."""
+        """Draw transitions and return their leaves; from a buffer in RAM copy the transitions themselves."""
         number = count * self._learner.config.batch_size
         beta = self._learner.beta
         if self._replay.device.type == "cuda":
@@ -407,7 +407,7 @@ class GraphedBursts:
             self._draws[:number].copy_(index)
             self._weights[:count].copy_(weights.view(count, -1))
             return leaves
-        self._copied.synchronize()  # the last burst has been fetched from this very memory
+        self._copied.synchronize()  # the last burst was copied from this same memory
         host = self._replay.sample(number, draws, beta=beta)
         if self._batch is None:
             whole, device = len(self._draws), self._losses.device
@@ -430,7 +430,7 @@ class GraphedBursts:
         return self._learner.prepare(batch, self.most, self._mask)
 
     def _keep(self, fresh: Minibatches) -> None:
-        """The steps are recorded on the first results, so what is prepared without a graph is copied there."""
+        """Copy results prepared without a graph to the first ones, on which the steps are recorded."""
         if self._ready is None:
             self._ready = fresh
         elif fresh is not self._ready:
@@ -439,7 +439,7 @@ class GraphedBursts:
                     old.copy_(new)
 
     def _update_next(self) -> None:
-        """One update on the minibatch that the counter points at."""
+        """Take one update on the minibatch that the counter points at."""
         assert self._ready is not None
         loss, errors = self._learner.update(self._ready, self._at, _pick(self._rates, self._at))
         self._losses.index_copy_(0, self._at, loss[None])
@@ -449,7 +449,7 @@ class GraphedBursts:
 
 
 def can_capture(learner: Learner) -> bool:
-    """Whether a graph can contain the estimation: it can for Soft-Impute, if its kernel takes a batch's matrices."""
+    """Whether a graph can contain the estimation: true for Soft-Impute, if its kernel supports a batch's matrices."""
     structure = learner.structure
     if structure is None:
         return True
@@ -479,7 +479,7 @@ def copy_weights(source: nn.Module, target: nn.Module, tau: float = 1.0) -> None
 
 
 def weights_of(network: nn.Module) -> dict[str, np.ndarray]:
-    """The parameters by name, as arrays of their own."""
+    """Copy the parameters, by name, to arrays."""
     return {name: _array(value) for name, value in network.state_dict().items()}
 
 
@@ -508,7 +508,7 @@ def _array(value: Any) -> np.ndarray:
 def _optimiser(parameters: list[nn.Parameter], config: AgentConfig) -> torch.optim.Optimizer:
     epsilon = config.optimiser_epsilon
     on_gpu = parameters[0].is_cuda
-    # On a GPU the rate lies there too: a captured step reads it when it is replayed.
+    # On a GPU the rate is there too: a captured step reads it at replay.
     rate = torch.tensor(config.learning_rate, device=parameters[0].device) if on_gpu else config.learning_rate
     if config.optimiser == "rmsprop":
         return _eager(torch.optim.RMSprop)(
@@ -519,10 +519,10 @@ def _optimiser(parameters: list[nn.Parameter], config: AgentConfig) -> torch.opt
 
 @cache
 def _eager(kind: type[torch.optim.Optimizer]) -> Any:
-    """The same optimiser, for training that is never compiled.
+    """Return the same optimiser for training without torch.compile.
 
-    Methods of torch's optimisers are wrapped for torch.compile, and import its front end at their first call. That
-    takes seconds of each process that trains, and does nothing here.
+    torch wraps the methods of its optimisers for torch.compile, and they import its front end at their first call. That
+    takes seconds in each process that trains, and does nothing here.
     """
     names = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
     methods = {name: inspect.unwrap(getattr(kind, name)) for name in names}

@@ -1,17 +1,17 @@
 """Networks from observations to the values of all actions.
 
-A trunk (convolutions, or nothing) is followed by fully connected layers. A plain network ends in one stream, a dueling
-one (Wang et al., 2016) in two, the value and the advantage,
+Fully connected layers follow a trunk (convolutions, or nothing). A plain network ends in one stream, a dueling one
+(Wang et al., 2016) in two, the value and the advantage,
 
     Q(s, a) = V(s) + A(s, a) - mean over actions of A(s, .)
 
 and that is their only difference. Trunks: `nature` is that of Mnih et al., 2015, for 84x84 frames; `minatar` that of
 Young and Tian, 2019, for 10x10 grids. `mlp` has none for vectors. Pictures with sides of 36 pixels or more go through
-the convolutions of `nature` first, and their last maps are averaged down to at most 8x8, so that the layers behind them
-do not grow with the picture; the other numbers of an observation stand beside them.
+the convolutions of `nature` first, and their last maps are averaged down to at most 8x8, so that the following layers
+do not grow with the picture; the other numbers of an observation join them there.
 
-Weights have torch's default distribution, but come from a generator of the caller. A network may also be one of your
-own (`svrl.agents.own_network`).
+Weights have torch's default distribution, but come from the caller's generator. You can also use your own network
+(`svrl.agents.own_network`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_CELLS = 8
 
 
 def skip_init(kind: Any, *sizes: int, **options: int) -> Any:
-    """A layer without initial weights, which leaves torch's global generator unchanged.
+    """Create a layer without initial weights, which leaves torch's global generator unchanged.
 
     `torch.nn.utils.skip_init` does the same, but imports sympy, which takes a second and a half.
     """
@@ -64,10 +64,10 @@ class Stream(nn.Module):
 
 
 class PicturesInRow(nn.Module):
-    """Convolutions on the pictures of a row, and the other numbers behind them: (N, D) -> (N, out).
+    """Convolutions on the pictures of a row, followed by the other numbers: (N, D) -> (N, out).
 
     Attributes:
-        outputs: How many numbers come out.
+        outputs: Number of outputs.
     """
 
     def __init__(self, spec: EnvSpec) -> None:
@@ -92,11 +92,11 @@ class PicturesInRow(nn.Module):
 
 
 class QNetwork(nn.Module, ABC):
-    """Observations (N, *observation_shape), in the environment's type, to values (N, A), float32.
+    """Map observations (N, *observation_shape), in the environment's type, to values (N, A), float32.
 
     Attributes:
         high: The number that the first layer sees as 1.
-        n_actions: A.
+        n_actions: Number of actions, A.
         feature_widths: Widths of the layers that `features` concatenates; empty for one layer of any width.
     """
 
@@ -116,7 +116,7 @@ class QNetwork(nn.Module, ABC):
         """The last hidden activations (N, F); None if the network has none."""
 
     def scaled(self, observations: Tensor) -> Tensor:
-        """Observations as the first layer takes them: float32, divided by `high`."""
+        """Scale observations for the first layer: float32, divided by `high`."""
         x = observations.float()
         return x if self.high == 1.0 else x / self.high
 
@@ -133,7 +133,7 @@ class QNetwork(nn.Module, ABC):
 
 
 class LayeredNetwork(QNetwork):
-    """A trunk, and one stream of fully connected layers or two behind it."""
+    """A trunk, followed by one or two streams of fully connected layers."""
 
     def __init__(self, trunk: nn.Module, inputs: int, spec: EnvSpec, config: AgentConfig):
         super().__init__(spec.high, spec.n_actions)
@@ -173,7 +173,7 @@ class OwnNetwork(QNetwork):
         return self.module(x)
 
     def features(self, observations: Tensor) -> Tensor | None:
-        """What the last nn.Linear takes, (N, F); None if there is none, or if it takes no row for each observation."""
+        """Input of the last nn.Linear, (N, F); None if there is none, or if it takes no row for each observation."""
         taken: list[Tensor] = []
         linear = [layer for layer in self.module.modules() if isinstance(layer, nn.Linear)]
         hooks = [layer.register_forward_pre_hook(lambda _, inputs: taken.extend(inputs[:1])) for layer in linear]
@@ -188,13 +188,13 @@ class OwnNetwork(QNetwork):
 def build_network(
     spec: EnvSpec, config: AgentConfig, generator: torch.Generator | None, own: NetworkSource | None = None
 ) -> QNetwork:
-    """A network for an environment.
+    """Create a network for an environment.
 
     Args:
         spec: The environment.
         config: All settings.
-        generator: A CPU generator that weights are drawn from. Without one you must load them.
-        own: The function that makes your own network, if `config.network` names one; by default it is imported.
+        generator: A CPU generator that draws the weights. Without one you must load them.
+        own: The function that creates your own network, if `config.network` names one; by default it is imported.
 
     Raises:
         ValueError: If the network cannot take such observations.
@@ -212,7 +212,7 @@ def build_network(
 
 
 def layers_of(network: nn.Module) -> str:
-    """The widths of the convolutions and fully connected layers, as in "conv 32-64-64, linear 512-18"."""
+    """The widths of the convolutions and fully connected layers, such as "conv 32-64-64, linear 512-18"."""
     kinds = {"conv": nn.modules.conv._ConvNd, "linear": nn.Linear}
     found = {
         word: "-".join(str(len(layer.weight)) for layer in network.modules() if isinstance(layer, kind))  # type: ignore[arg-type]
@@ -230,13 +230,13 @@ def _trunk_for(spec: EnvSpec, config: AgentConfig) -> tuple[nn.Module, int]:
         if len(shape) != 3:
             raise ValueError(
                 f"Network {config.network} takes pictures (channels, height, width), and {spec.id} has observations "
-                f"of shape {shape}. Take network mlp."
+                f"of shape {shape}. Use network mlp."
             )
         layers, maps = _convolutions(shape, config.network)
         if min(maps) < 1:
             raise ValueError(
                 f"Network {config.network} needs larger pictures than {spec.id} has, {spec.observation_shape}. "
-                "Take network minatar or mlp."
+                "Use network minatar or mlp."
             )
         inputs = math.prod(maps)
     elif spec.pictures:
@@ -263,7 +263,7 @@ def _convolutions(shape: tuple[int, ...], name: str) -> tuple[list[nn.Module], t
 
 
 def _pooled(maps: tuple[int, ...]) -> tuple[list[nn.Module], int]:
-    """An average pooling of maps (channels, height, width) with too many cells, and how many numbers come out."""
+    """Average pooling of maps (channels, height, width) with too many cells, and its number of outputs."""
     channels, *sides = maps
     widths = [-(-side // MOST_CELLS) for side in sides]
     cells = math.prod(-(-side // width) for side, width in zip(sides, widths, strict=True))

@@ -1,11 +1,11 @@
-"""A network of your own: a function that makes one, given itself or by its name, as in "my_module:make".
+"""Your own network: pass a function that creates it, or the function's name, such as "my_module:make".
 
-The function takes the `EnvSpec` of the environment and returns an `nn.Module`, a new one at each call. It maps
-observations (N, *spec.observation_shape), float32, in which `spec.high` has become 1, to values (N, spec.n_actions),
-float32. It may draw its weights with torch's global generator, which is seeded for it and set back afterwards.
+The function takes the `EnvSpec` of the environment and returns an `nn.Module`, a new one at each call. The module maps
+observations (N, *spec.observation_shape), float32, scaled so that `spec.high` is 1, to values (N, spec.n_actions),
+float32. The function may draw weights with torch's global generator, which svrl seeds before and restores afterwards.
 
-Training keeps a target network, draws batches anew and resumes from checkpoints, so the values of an observation must
-follow from it and the weights alone: dropout, batch normalisation and noise are refused.
+Training keeps a target network, redraws batches and resumes from checkpoints, so the values of an observation must
+depend only on the observation and the weights: dropout, batch normalisation and noise raise an error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from svrl.envs.vector import EnvSpec
 
 NetworkFactory = Callable[[EnvSpec], nn.Module]
 NetworkSource = str | NetworkFactory
-"""A function that makes a network, or its name, "module:function"."""
+"""A function that creates a network, or its name, "module:function"."""
 
 _TRIED = 3
-"""Observations that a new network is tried on."""
+"""Number of observations to test a new network on."""
 
 
 def with_network(config: AgentConfig, network: NetworkSource | None) -> AgentConfig:
-    """The configuration with the name of a network of your own; the same one without a network.
+    """Return the configuration with the name of your own network; unchanged if `network` is None.
 
     Raises:
         ValueError: If it is neither a function nor a name.
@@ -41,7 +41,7 @@ def with_network(config: AgentConfig, network: NetworkSource | None) -> AgentCon
         return config.replace(network=network)
     if not callable(network) or isinstance(network, nn.Module):
         raise ValueError(
-            "network is a function from EnvSpec to a new nn.Module, or its name, as in 'my_module:make'; "
+            "network is a function from EnvSpec to a new nn.Module, or its name, such as 'my_module:make'; "
             f"got {type(network).__name__}. Write lambda spec: ..."
         )
     named = network if hasattr(network, "__qualname__") else type(network)
@@ -51,23 +51,23 @@ def with_network(config: AgentConfig, network: NetworkSource | None) -> AgentCon
 def make_module(
     name: str, network: NetworkSource | None, spec: EnvSpec, generator: torch.Generator | None
 ) -> nn.Module:
-    """A new network, tried on observations.
+    """Create a new network and test it on observations.
 
     Args:
         name: As in `AgentConfig.network`; its module is imported unless `network` is a function.
         network: The function.
         spec: The environment.
-        generator: Seeds the weights; a CPU generator, which is not changed.
+        generator: Seeds the weights; a CPU generator, which does not change.
 
     Raises:
-        ValueError: If there is no such function, if it fails, or if its network does not do as it must.
+        ValueError: If there is no such function, if it fails, or if its network breaks the rules of this module.
     """
     make = network if callable(network) else _imported(name)
     with _global_generator_like(generator):
         try:
             module = make(spec)
         except Exception as error:  # it is not our code
-            raise ValueError(f"Network {name} could not be made: {error!r}") from error
+            raise ValueError(f"Network {name} could not be created: {error!r}") from error
         if not isinstance(module, nn.Module):
             raise ValueError(f"Network {name} must be a function that returns an nn.Module, got {module!r}.")
         module.train()
@@ -96,7 +96,7 @@ def _imported(name: str) -> NetworkFactory:
 
 @contextmanager
 def _global_generator_like(generator: torch.Generator | None) -> Iterator[None]:
-    """Inside, torch's global generator draws what this one would; afterwards it continues as if nothing had been."""
+    """Inside, torch's global generator draws the same as this one; afterwards its own state is back."""
     with torch.random.fork_rng(devices=[]):
         if generator is not None:
             torch.default_generator.set_state(generator.get_state())
@@ -105,7 +105,7 @@ def _global_generator_like(generator: torch.Generator | None) -> Iterator[None]:
 
 @torch.no_grad()
 def _try(name: str, module: nn.Module, spec: EnvSpec) -> None:
-    """Raise ValueError unless the network gives values, and those of one observation whatever else is in the batch."""
+    """Raise ValueError unless the network returns values, and those of an observation do not depend on its batch."""
     seen = torch.rand(_TRIED, *spec.observation_shape, generator=torch.Generator().manual_seed(0))
     try:
         values = module(seen)
@@ -116,10 +116,10 @@ def _try(name: str, module: nn.Module, spec: EnvSpec) -> None:
     wanted = (_TRIED, spec.n_actions)
     if not isinstance(values, Tensor) or values.shape != wanted or values.dtype != torch.float32:
         got = _text_of(values) if isinstance(values, Tensor) else type(values).__name__
-        raise ValueError(f"Network {name} must give values {wanted}, float32, for {_text_of(seen)}; got {got}.")
+        raise ValueError(f"Network {name} must return values {wanted}, float32, for {_text_of(seen)}; got {got}.")
     if not torch.allclose(alone, values[:1], rtol=1e-3, atol=1e-4, equal_nan=True):
         raise ValueError(
-            f"Network {name} gives the same observation other values in another batch. "
+            f"Network {name} returns different values for the same observation in another batch. "
             "Leave out dropout, batch normalisation and noise; nn.LayerNorm is fine."
         )
     if any(not torch.equal(value, before[key]) for key, value in module.state_dict().items()):

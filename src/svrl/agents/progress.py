@@ -1,7 +1,7 @@
-"""How work goes, for people: what a progress display is asked to show, and a plain line on stderr.
+"""Show progress: the interface of progress displays, and a plain line on stderr.
 
-The bars of the command line are in `svrl.cli.progress`. The line here needs no other library: in a terminal it is
-rewritten in place, and elsewhere, as in a notebook or a file, it is printed again every ten seconds.
+The bars of the command line are in `svrl.cli.progress`. The line here needs no other library: it rewrites itself in
+place in a terminal, and prints a new line every ten seconds elsewhere, such as in a notebook or a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REWRITE_EVERY = 0.2
 """Seconds between two texts of the line in a terminal."""
 LINE_EVERY = 10.0
-"""Seconds between two lines where stderr is no terminal."""
+"""Seconds between two lines if stderr is not a terminal."""
 ToldOfGames = Callable[[int, int], None]
 """Called with (games over, games to play)."""
 _RECENT = 30.0
@@ -30,18 +30,18 @@ _RECENT = 30.0
 
 
 class Progress(Protocol):
-    """Shows how training goes. A subclass overrides the methods that it needs; the others show nothing."""
+    """Show the progress of training. A subclass overrides the methods that it needs; the others show nothing."""
 
     def shown(self) -> AbstractContextManager[object]:
         """A context during which progress is shown."""
         return nullcontext()
 
     def __call__(self) -> None:
-        """Show the training as it is now; called after every step."""
+        """Show the current state of training; called after every step."""
         return
 
     def say(self, what: str) -> None:
-        """Show what happens instead of training."""
+        """Show what runs instead of training."""
         return
 
     def evaluating(self, done: int, of: int) -> None:
@@ -50,14 +50,14 @@ class Progress(Protocol):
 
 
 class Unseen(Progress):
-    """Shows nothing."""
+    """Show nothing."""
 
     def __init__(self, training: Training) -> None:
         pass
 
 
 class StatusLine:
-    """One line on stderr. Call it as often as you like; it looks at the clock first."""
+    """One line on stderr. Call it as often as you like; it checks the clock first."""
 
     def __init__(self) -> None:
         self._in_place = sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
@@ -65,14 +65,14 @@ class StatusLine:
         self._unended = False
 
     def __call__(self, text: Callable[[], str], *, now: bool = False) -> None:
-        """Show a text, if it is time to, or `now`."""
+        """Show a text if it is due, or `now`."""
         at = time.monotonic()
         if now or at >= self._due:
             self._due = at + (REWRITE_EVERY if self._in_place else LINE_EVERY)
             self._write(text())
 
     def end(self) -> None:
-        """Leave the last text where it is, and begin a new line."""
+        """Keep the last text, and begin a new line."""
         if self._unended:
             self._put("\n")
             self._unended = False
@@ -99,7 +99,7 @@ class StatusLine:
 
 
 class ProgressLine(Progress):
-    """A line that shows how training goes: steps, steps per second, mean score of the last games, and the time left.
+    """A line with the progress of training: steps, steps per second, mean score of the last games, and the time left.
 
     Args:
         training: The training. Its notes are printed above the line.
@@ -112,7 +112,7 @@ class ProgressLine(Progress):
 
     @contextmanager
     def shown(self) -> Iterator[ProgressLine]:
-        """Show it for as long as the block lasts, and leave its last text."""
+        """Show the line during the block, and keep its last text."""
         try:
             yield self
         finally:
@@ -120,11 +120,11 @@ class ProgressLine(Progress):
             self._line.end()
 
     def __call__(self) -> None:
-        """Show where training stands, if it is time to."""
+        """Show the current state of training, if it is due."""
         self._line(self._text)
 
     def evaluating(self, done: int, of: int) -> None:
-        """Show how far an evaluation is."""
+        """Show the progress of an evaluation."""
         self._line(lambda: f"{self._steps()}, evaluating: {done} of {of} games")
 
     def _above(self, sentence: str) -> None:
@@ -153,7 +153,7 @@ class ProgressLine(Progress):
 
 @contextmanager
 def games_shown(progress: bool | ToldOfGames | None) -> Iterator[ToldOfGames | None]:
-    """What an evaluation tells of its games; True is a line on stderr."""
+    """Return the progress function of an evaluation; True shows a line on stderr."""
     if progress is not True:
         yield progress or None
         return

@@ -1,31 +1,31 @@
-"""The replay buffer: every frame is stored once, and transitions are drawn uniformly or by their priorities.
+"""The replay buffer stores every frame once, and draws transitions uniformly or by their priorities.
 
 Each of the N environments has a ring of slots, numbered absolutely from 0. The slot of a state holds its newest frame
 and, after the step, action, reward and flags. At the end of an episode the final frame gets its own slot, which is
 never drawn. So the state after slot s is always slot s + 1, and a transition is the window of frames
-s - stack + 1 .. s + 1. The age of a slot says how many of them belong to its episode; those before its first frame are
+s - stack + 1 .. s + 1. The age of a slot says how many of them belong to its episode; frames before the first are
 zero.
 
 Each environment lists the slots that can be drawn in order, and drops the oldest before any frame of its window is
-overwritten. A draw u, uniform over all listed slots, picks environment and slot by cumulative counts: nothing is
+overwritten. A draw u, uniform over all listed slots, picks environment and slot by cumulative counts: no draw is
 rejected, and a GPU never waits. u is a 62-bit number modulo the count, with a bias below 1e-12.
 
-What is drawn is ready for a target R + discount * max Q(next state). With n steps (`Returns`)
+A batch is ready for a target R + discount * max Q(next state). With n steps (`Returns`)
 
     R = r_0 + gamma r_1 + .. + gamma^(m-1) r_(m-1)        discount = gamma^m, or 0 where the bootstrap ends
 
-and m = n, or fewer where the episode ends or is cut off before, and at the newest states.
+and m = n, or fewer if the episode ends or is truncated before, and at the newest states.
 
-Priorities (Schaul et al., 2016) are p = (|TD error| + 1e-6)^alpha, and a transition is drawn with probability
+Priorities (Schaul et al., 2016) are p = (|TD error| + 1e-6)^alpha, and the buffer draws a transition with probability
 p / sum of all p; new ones get the largest p so far. On a CPU a sum tree finds them, on a GPU a cumulative sum.
 
 Final frames cost slots. There are 1/32 more slots than transitions for stacked frames and 1/8 more otherwise, where
 episodes tend to be shorter. If episodes have fewer than 32, or 8, steps on average, the buffer holds fewer transitions
 than its capacity: with episodes of L steps L / (L + 1) of its slots, at worst 9/16 of the capacity, or 1/2 with stacks.
 
-On a CPU numba draws (`svrl.agents.replay_kernel`). On a GPU frames and everything that sampling reads are there, and
-torch draws, in a way that can be part of a CUDA graph. A step is then written to pinned memory, copied without waiting,
-and scattered by a graph of small launches.
+On a CPU numba draws (`svrl.agents.replay_kernel`). On a GPU, which then holds the frames and everything that sampling
+reads, torch draws, in a way that can be part of a CUDA graph. The host writes a step to pinned memory and copies it
+without waiting, and a graph of small launches scatters it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from svrl.runtime.device import free_bytes
 
 DRAWS = 1 << 62
 STACKED_FINALS, SINGLE_FINALS = 32, 8
-"""Transitions for which there is one more slot, for a final frame."""
+"""Transitions per extra slot for a final frame."""
 SMALLEST_ERROR = 1e-6
 """Added to a TD error, so that every transition can be drawn."""
 AHEAD = 4
@@ -64,8 +64,8 @@ class Batch(NamedTuple):
         actions: (B,), int64.
         rewards: (B,), float32: R, see the module.
         discounts: (B,), float32: the factor of the next state's value, 0 where the bootstrap ends.
-        action_masks: (B, A), bool: the valid actions in the next state; None if every action always is.
-        leaves: (B,), int64: where their priorities are; None for uniform draws.
+        action_masks: (B, A), bool: the valid actions in the next state; None if every action is always valid.
+        leaves: (B,), int64: positions of their priorities; None for uniform draws.
         weights: (B,), float32: importance weights (number of transitions * probability)^-beta; None for uniform draws.
         stack: Frames in an observation.
     """
@@ -90,7 +90,7 @@ class Batch(NamedTuple):
         return self.windows[:, -1] if self.stack == 1 else self.windows[:, -self.stack :]
 
     def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """The batch with a function applied to each of its tensors."""
+        """Apply a function to each tensor of the batch."""
         return Batch(*(function(part) if isinstance(part, Tensor) else part for part in self))  # type: ignore[arg-type]
 
 
@@ -99,8 +99,8 @@ class Returns:
     """How rewards of several steps become one.
 
     Attributes:
-        n_steps: Steps at most.
-        gamma: Discount.
+        n_steps: Most steps.
+        gamma: Discount factor.
         clip_rewards: Take the sign of each reward.
         life_loss_ends: A lost life ends the bootstrap.
     """
@@ -112,7 +112,7 @@ class Returns:
 
     @classmethod
     def of(cls, config: AgentConfig) -> Returns:
-        """Those that a configuration asks for."""
+        """The returns of a configuration."""
         return cls(**{entry.name: getattr(config, entry.name) for entry in fields(cls)})
 
 
@@ -123,8 +123,8 @@ class Layout:
     Attributes:
         frame_shape, dtype, stack: As in EnvSpec.
         n_envs: N.
-        per_env: C, the most transitions that an environment holds.
-        slots: M, frames of an environment.
+        per_env: C, the most transitions per environment.
+        slots: M, the frames per environment.
     """
 
     frame_shape: tuple[int, ...]
@@ -136,7 +136,7 @@ class Layout:
 
     @classmethod
     def of(cls, spec: EnvSpec, *, n_envs: int, capacity: int) -> Layout:
-        """Room for `capacity` transitions, rounded down to a multiple of `n_envs`."""
+        """Lay out `capacity` transitions, rounded down to a multiple of `n_envs`."""
         refuse_few_transitions(n_envs, capacity)
         per_env = capacity // n_envs
         finals = per_env // (SINGLE_FINALS if spec.stack == 1 else STACKED_FINALS)
@@ -156,7 +156,7 @@ class Layout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the full buffer: frames; action, reward, age and two flags a slot; order, heads, tails and ends."""
+        """Bytes of the full buffer: frames; action, reward, age and two flags per slot; order, heads, tails, ends."""
         per_slot = self.frame_bytes + 4 + 4 + 1 + 1 + 1
         return self.n_envs * (self.slots * per_slot + 8 * self.per_env + 3 * 8)
 
@@ -175,9 +175,9 @@ class Replay:
         ages: (N, M), frames of the same episode before a slot's own, at most stack - 1.
         frames: (N * M, bytes of a frame), on the device.
         actions, rewards, terminal, life_lost: (N * M,), on the device.
-        masks: (N * M, A bits as bytes), on the device: valid actions of the states; None if every action always is.
+        masks: (N * M, A bits as bytes), on the device: valid actions of the states; None if all are always valid.
         returns: How rewards of several steps become one.
-        priorities: Of the transitions; None if all are drawn equally.
+        priorities: Priorities of the transitions; None for uniform draws.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Replay:
             self._arrays = tuple(tensor.numpy() for tensor in kept)
         else:
             self._gpu = _OnGpu(self)
-        # The batch that is overwritten, and its NumPy views, which cost a tenth of a draw to make.
+        # The batch to overwrite, and its NumPy views, which cost a tenth of a draw to create.
         self._reused: tuple[Tensor, tuple[np.ndarray, ...]] | None = None
 
     def __len__(self) -> int:
@@ -229,8 +229,8 @@ class Replay:
     def begin(self, observations: np.ndarray, action_masks: np.ndarray | None = None) -> None:
         """Begin an episode in every environment, with observations (N, *observation_shape) and masks (N, A) if any.
 
-        Call it at the start, and after an interruption that the environments did not survive: their states before it
-        become final frames.
+        Call it at the start, and after an interruption that lost the environments: their earlier states become final
+        frames.
         """
         frames = self._newest(observations)
         self._open_slots(np.zeros(self.layout.n_envs, np.bool_), begins=True)
@@ -299,10 +299,10 @@ class Replay:
 
         Args:
             count: B.
-            generator: On the buffer's device.
-            beta: Exponent of the importance weights: draw by priorities; None draws all equally likely.
+            generator: A generator on the buffer's device.
+            beta: Exponent of the importance weights: draw by priorities; None draws uniformly.
             out: A batch of the same size that you no longer need: on the CPU it is overwritten, which saves
-                allocating memory. A batch of another size stays unchanged.
+                allocating memory. A batch of another size does not change.
         """
         if not len(self):
             raise ValueError("The replay buffer holds no transition to draw. Append some steps first.")
@@ -313,7 +313,7 @@ class Replay:
     def draw(
         self, count: int, generator: torch.Generator, beta: float | None = None
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Which transitions `sample` takes: draws for `gather`, and the leaves and weights of a `Batch`, each (B,)."""
+        """Choose transitions for `sample`: draws for `gather`, and leaves and weights of a `Batch`, each (B,)."""
         if beta is None or self.priorities is None:
             return torch.randint(DRAWS, (count,), generator=generator, device=self.device), None, None
         leaves, probability = self.priorities.draw(count, generator)
@@ -354,7 +354,7 @@ class Replay:
             self._gpu.load(self)
 
     def gather(self, draws: Tensor) -> Batch:
-        """The transitions that draws (B,), int64, pick, in plain torch, on a GPU.
+        """Gather the transitions that draws (B,), int64, pick, in plain torch, on a GPU.
 
         It never waits, and everything that it reads keeps its address, so it can be part of a CUDA graph.
         """
@@ -421,7 +421,7 @@ class Replay:
         return frames.masked_fill_(outside[..., None], 0)
 
     def _sample_kernel(self, draws: Tensor, out: Batch | None = None) -> Batch:
-        """The same on a CPU."""
+        """Gather the same transitions on a CPU."""
         if out is None or len(out.actions) != len(draws):
             out = self._new_batch(len(draws))
         if self._reused is None or self._reused[0] is not out.windows:
@@ -436,7 +436,7 @@ class Replay:
         return out._replace(action_masks=_unpacked(self.masks[self._reused[1][-1]], self._n_actions))
 
     def _new_batch(self, count: int) -> Batch:
-        """An empty batch. NumPy makes small arrays several times faster than torch."""
+        """Create an empty batch. NumPy creates small arrays several times faster than torch."""
         layout = self.layout
         width = layout.stack + (1 if self.returns.n_steps == 1 else layout.stack)
         windows = np.empty((count, width, *layout.frame_shape), layout.dtype)
@@ -469,8 +469,7 @@ class Replay:
         stacked = layout.frame_shape if layout.stack == 1 else (layout.stack, *layout.frame_shape)
         if observations.shape != (layout.n_envs, *stacked):
             raise ValueError(
-                f"The replay buffer was made for observations of shape {(layout.n_envs, *stacked)}, "
-                f"got {observations.shape}."
+                f"The replay buffer is for observations of shape {(layout.n_envs, *stacked)}, got {observations.shape}."
             )
         flat = np.ascontiguousarray(observations, layout.dtype).reshape(layout.n_envs, -1)
         return flat.view(np.uint8)[:, -layout.frame_bytes :]
@@ -483,9 +482,9 @@ class Replay:
 
 
 class _OnGpu:
-    """What sampling reads on a GPU, at constant addresses, and how steps get there.
+    """The data that sampling reads on a GPU, at constant addresses, and how steps get there.
 
-    It also works in RAM, where nothing is recorded, so that tests need no GPU.
+    It also works in RAM, without recording, so that tests need no GPU.
 
     Attributes:
         order, ages, tails, ends: As in `Replay`.
@@ -502,14 +501,14 @@ class _OnGpu:
         self.words = _as_words(replay.frames)
         self._numbers = torch.zeros((11, layout.n_envs), dtype=torch.int64, device=device)
         self._frames = torch.zeros((layout.n_envs, layout.frame_bytes), dtype=torch.uint8, device=device)
-        # Pinned memory that the GPU reads while the host goes on, used in turns.
+        # Pinned memory that the GPU reads while the host continues, used in turns.
         self._sources = [(_on_host(self._numbers), _on_host(self._frames), GpuEvent(device)) for _ in range(AHEAD)]
         self._turn = 0
         self._scatter = CudaGraph(self._scatter_step, device, repeatable=True)
         self.load(replay)
 
     def load(self, replay: Replay) -> None:
-        """Send everything, after the buffer was filled from files."""
+        """Send everything, after filling the buffer from files."""
         self.order.copy_(torch.from_numpy(replay.order))
         self.ages.copy_(torch.from_numpy(replay.ages))
         self.place(replay.tails, replay.ends)
@@ -582,12 +581,12 @@ def _unpacked(packed: Tensor, n_actions: int) -> Tensor:
 
 
 class Priorities:
-    """What transitions are drawn by: a number p for each leaf; leaf env * C + t % C is transition t of an environment.
+    """Priorities of transitions: a number p for each leaf; leaf env * C + t % C is transition t of an environment.
 
     Args:
-        size: Leaves.
+        size: Number of leaves.
         alpha: Exponent of the TD error.
-        device: Where draws are made. A CPU keeps a sum tree, a GPU the numbers alone, whose cumulative sum it forms.
+        device: Device of the draws. A CPU keeps a sum tree, a GPU only the numbers, whose cumulative sum it computes.
     """
 
     def __init__(self, size: int, alpha: float, device: torch.device) -> None:
@@ -609,13 +608,13 @@ class Priorities:
         self._set(_sent(leaves, self.device), torch.zeros(len(leaves), dtype=torch.float64, device=self.device))
 
     def update(self, leaves: Tensor, errors: Tensor) -> None:
-        """New absolute TD errors (B,) of drawn transitions."""
+        """Set the priorities of drawn transitions from new absolute TD errors (B,)."""
         p = (errors.detach().to(self.device).double() + SMALLEST_ERROR).pow(self.alpha)
         self._largest = torch.maximum(self._largest, p.max())
         self._set(leaves, p)
 
     def draw(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Leaves (B,), with replacement, and their probabilities (B,), float64."""
+        """Draw leaves (B,), with replacement, and return them with their probabilities (B,), float64."""
         shares = torch.rand(count, dtype=torch.float64, generator=generator, device=self.device)
         if self.device.type == "cpu":
             leaves = torch.empty(count, dtype=torch.int64)
@@ -653,7 +652,7 @@ def refuse_few_transitions(n_envs: int, capacity: int) -> None:
     """Raise ValueError if a replay buffer has less than one transition for each environment."""
     if capacity < n_envs:
         raise ValueError(
-            f"A replay buffer for {n_envs} environments holds at least {n_envs} transitions, got {capacity}. "
+            f"A replay buffer for {n_envs} environments must hold at least {n_envs} transitions, got {capacity}. "
             "Raise buffer_size or lower n_envs."
         )
 

@@ -1,7 +1,7 @@
-"""The replay buffer's loops, as numba kernels; `svrl.agents.replay` says what slots, ages and orders are.
+"""The replay buffer's loops, as numba kernels; `svrl.agents.replay` explains slots, ages and orders.
 
-Slot k of an environment lies at k modulo the number of slots. Frames are rows of bytes, so that one kernel serves every
-type of observation.
+Slot k of an environment lies at k modulo the number of slots. Frames are rows of bytes, so that one kernel handles
+every type of observation.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ def open_slots(
     final_at: Any,
     next_at: Any,
 ) -> None:
-    """Open a new slot in every environment, and list the one that was open as a transition unless episodes begin.
+    """Open a new slot in every environment, and list the previous one as a transition unless episodes begin.
 
     Args:
-        begins: An episode begins in every environment; a slot that was open keeps its frame as a final one.
+        begins: An episode begins in every environment; the previous slot keeps its frame as a final one.
         ended: (N,), bool: the episode is over, so that a final frame needs a slot between the two.
-        most: What ages are cut off at.
+        most: Largest age.
         made: As in `Replay`, before this step.
         heads, tails, ends, order, ages: As in `Replay`; changed.
-        at: (N,), out: row of the slot that the action was taken in, among all N * M.
-        final_at: (N,), out: row for the final frame, where the episode ended.
-        next_at: (N,), out: row of the slot that is open now.
+        at: (N,), out: row of the slot of the action, among all N * M.
+        final_at: (N,), out: row for the final frame, if the episode ended.
+        next_at: (N,), out: row of the newly opened slot.
     """
     per_env, slots = order.shape[1], ages.shape[1]
     total = 0
@@ -75,7 +75,7 @@ def open_slots(
 
 @njit(inline="always", **COMPILE)
 def _copy(source: Any, target: Any) -> None:
-    """Copy one row of bytes to another. As views with their own length the loop becomes wide moves."""
+    """Copy one row of bytes to another. With views of known length the loop becomes wide moves."""
     for k in range(len(source)):
         target[k] = source[k]
 
@@ -102,7 +102,7 @@ def sample_windows(
     discounts: Any,
     next_rows: Any,
 ) -> None:
-    """Fill a batch: draws (B,) modulo the number of transitions say which.
+    """Fill a batch with the transitions numbered draws (B,) modulo their count.
 
     Args:
         draws, tails, ends, order, ages, frames, kept_*: As in `Replay`.
@@ -155,7 +155,7 @@ def sample_windows(
         for k in range(stack, width):
             back = width - 1 - k
             sources[b, k] = -1 if back > ages[env, head % slots] else base + (head - back) % slots
-    # Several windows at a time, a little of each: a core has many more reads under way then.
+    # Several windows at a time, a little of each: a core then has many more reads in flight.
     for group in range(0, count, STREAMS):
         for k in range(width):
             for start in range(0, size, CHUNK):
@@ -182,7 +182,7 @@ def set_leaves(tree: Any, leaves: Any, values: Any) -> None:
 
 @njit(**COMPILE)
 def find_leaves(tree: Any, shares: Any, leaves: Any) -> None:
-    """The leaves (K,) at which the running sum passes shares (K,) of the whole; never one that is 0."""
+    """Find the leaves (K,) at which the running sum passes shares (K,) of the total; never one that is 0."""
     first = len(tree) // 2
     for k in range(len(shares)):
         left, node = shares[k] * tree[1], 1

@@ -1,15 +1,15 @@
 """StructuredTargets: the core of SV-RL.
 
-The values of a batch of states form a matrix, states by actions, that is often nearly of low rank. Each entry is
-observed with probability p, matrix estimation completes the rest, and targets are formed from the result (section 4.2
-of "Harnessing Structures for Value-Based Planning and Reinforcement Learning", ICLR 2020). One call completes all K
-matrices of a burst of updates.
+The values of a batch of states form a matrix, states by actions, that is often nearly low rank. Each entry is observed
+with probability p, matrix estimation completes the rest, and the result gives the targets (section 4.2 of "Harnessing
+Structures for Value-Based Planning and Reinforcement Learning", ICLR 2020). One call completes all K matrices of a
+burst of updates.
 
 Values are scaled before estimation and scaled back after it, because shrinkage pulls entries towards 0: `minmax` maps
-the smallest and the largest entry of the whole matrix, observed or not, to -1 and 1 and clips to that range, as the
-authors' program does; `row` subtracts the mean of each row's observed entries, which leaves the structure of the
-advantage. A row with no observed entry keeps its values, where the authors' program sets it to the middle of the range.
-A matrix whose estimate is not finite keeps its values, too.
+the smallest and the largest entry of the whole matrix, observed or not, to -1 and 1 and clips to that range, like the
+authors' program; `row` subtracts the mean of each row's observed entries, which leaves the structure of the advantage.
+A row with no observed entry keeps its values; the authors' program sets it to the middle of the range. A matrix whose
+estimate is not finite also keeps its values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Completion(NamedTuple):
         matrix: (..., B, A).
         mask: (..., B, A), bool: the observed entries.
         estimate: (..., B, A), the estimate of every entry, in the units of the values.
-        rank: (...), of the estimates.
+        rank: (...), ranks of the estimates.
         code: (...), how each estimation ended; 0 is success, see `svrl.matrix.Outcome`.
     """
 
@@ -56,17 +56,17 @@ class Completion(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class StructuredTargets:
-    """(K, B, A) -> (K, B, A): sub-sample and complete matrices of values.
+    """Sub-sample and complete matrices of values, (K, B, A) -> (K, B, A).
 
-    The defaults are the settings that our runs favour; `AUTHORS_WAY` are the authors'.
+    The defaults are the settings that our runs favour; `AUTHORS_WAY` has the authors' settings.
 
     Attributes:
         p: Probability in (0, 1] that an entry is observed.
-        rise: Updates over which p rises linearly to 1; 0 keeps it.
-        estimator: Any of `svrl.matrix`; leave its own output and centring at their defaults.
+        rise: Updates over which p rises linearly to 1; 0 keeps p constant.
+        estimator: Any estimator of `svrl.matrix`; leave its own output and centring at their defaults.
         scale: "none", "minmax" or "row", as above.
-        output: "fill" keeps the observed entries, bit for bit, as the authors' program does; "estimate" takes all
-            entries from the estimator, as the paper's text does.
+        output: "fill" keeps the observed entries, bit for bit, as in the authors' program; "estimate" takes all
+            entries from the estimator, as in the paper's text.
         next_value_from: "completed" or "network": how an agent uses the matrix, see `svrl.agents.targets`.
     """
 
@@ -81,13 +81,13 @@ class StructuredTargets:
         if not callable(self.estimator):
             raise ValueError(f"StructuredTargets needs an estimator such as SoftImpute(), got {self.estimator!r}.")
         if not isinstance(self.p, float | int) or not 0.0 < self.p <= 1.0:
-            raise ValueError(f"StructuredTargets observes with a probability in (0, 1], got {self.p}.")
+            raise ValueError(f"StructuredTargets needs a probability p in (0, 1], got {self.p}.")
         if self.rise < 0:
             raise ValueError(f"StructuredTargets needs rise >= 0 updates, got {self.rise}.")
         for name in ("scale", "output", "next_value_from"):
             if getattr(self, name) not in CHOICES[name]:
                 words, got = ", ".join(CHOICES[name]), getattr(self, name)
-                raise ValueError(f"StructuredTargets has {name} {words}, got {got!r}.")
+                raise ValueError(f"StructuredTargets needs {name} to be one of {words}, got {got!r}.")
 
     @classmethod
     def from_config(cls, config: AgentConfig) -> StructuredTargets | None:
@@ -102,7 +102,7 @@ class StructuredTargets:
         if name not in ESTIMATORS:
             raise ValueError(f"There is no estimator {name!r}. Choose one of {', '.join(ESTIMATORS)}.")
         if rank and name not in ("hard-impute", "factor-als"):
-            raise ValueError(f"{name} has no rank to set, only hard-impute and factor-als have; got rank {rank}.")
+            raise ValueError(f"{name} has no rank to set, only hard-impute and factor-als have one; got rank {rank}.")
         if name == "hard-impute" and not rank:
             raise ValueError("hard-impute cannot find the rank by itself: set rank to 1 or more, got 0.")
         options: dict[str, Any] = {"rank": rank} if rank else {}
@@ -129,10 +129,10 @@ class StructuredTargets:
         """Complete matrices of values.
 
         Args:
-            q: (B, A), or (K, B, A) for K updates in a row; stays unchanged.
-            generator: For the masks, on q's device.
+            q: (B, A), or (K, B, A) for K updates in a row; does not change.
+            generator: Draws the masks, on q's device.
             updates: Updates before the first of these.
-            action_mask: bool, of q's shape: the valid actions; None if all are.
+            action_mask: bool, of q's shape: the valid actions; None if all are valid.
         """
         check_values(q)
         if not isinstance(generator, torch.Generator):
@@ -158,14 +158,14 @@ class StructuredTargets:
             q: The matrices.
             mask: bool, of q's shape: the observed entries.
             action_mask: bool, of q's shape: the valid actions. The others are never observed and keep their values,
-                which may be anything, -inf too.
+                which may be anything, including -inf.
         """
         if q.dtype in (torch.float16, torch.bfloat16):
             whole = self.complete(q.float(), mask, action_mask)
             return whole._replace(matrix=whole.matrix.to(q.dtype))  # observed entries come back bit for bit
         if action_mask is not None:
             # The row's best valid action stands in for the others, and the matrix's best in a row that has no valid
-            # action (a terminal state): what is invalid must not change the range of the scaling.
+            # action (a terminal state): invalid entries must not change the range of the scaling.
             best = q.masked_fill(~action_mask, -torch.inf).amax(-1, keepdim=True)
             best = torch.where(action_mask.any(-1, keepdim=True), best, best.amax(-2, keepdim=True))
             whole = self.complete(torch.where(action_mask, q, best), mask & action_mask)
@@ -176,7 +176,7 @@ class StructuredTargets:
 
 OUR_WAY = StructuredTargets()
 AUTHORS_WAY = StructuredTargets(**AUTHORS_STRUCTURE)
-"""As the authors' program has it: `scale` "minmax", `next_value_from` "completed"."""
+"""The settings of the authors' program: `scale` "minmax", `next_value_from` "completed"."""
 
 
 def check_values(q: object) -> None:

@@ -1,4 +1,4 @@
-"""What a learned Q looks like: the numbers of a row of the learning log, and the rank study of section 4.1.
+"""Study a learned Q: the numbers of a row of the learning log, and the rank study of section 4.1.
 
 **Ranks** are the paper's approximate rank of batches of values B x A. A large mean alone often carries 99% of the
 energy, so ranks are also computed at .9999 and with each row's mean removed (the advantages).
@@ -10,7 +10,7 @@ energy, so ranks are also computed at .9999 and with each row's mean removed (th
 and srank (Kumar et al., 2021) is the smallest k with sigma_1 + ... + sigma_k >= (1 - delta) sum of all. Ranks and
 features are small and needed on the host, so they are computed on the CPU, in float64.
 
-**Estimation**: what matrix estimation makes of the values. Each entry of a batch of values q (B x A) is observed with
+**Estimation**: how matrix estimation changes the values. Each entry of a batch of values q (B x A) is observed with
 probability p, and Soft-Impute completes the rest, as in a structured update. Over all batches
 
     held_out          sqrt(sum (estimate - q)^2 / sum q^2), both over hidden entries
@@ -20,16 +20,16 @@ probability p, and Soft-Impute completes the rest, as in a structured update. Ov
 
 A matrix with a large mean is easy to complete: `held_out` is then small, and says little about the actions.
 
-**Overestimation**: the agent's values of the states that it meets, less the returns that follow,
+**Overestimation**: the agent's values of the states that it visits, minus the returns that follow,
 
     G_t = r_t + gamma * G_{t+1},    and G_t = r_t where the bootstrap ends (a terminal state, or a lost life if
                                        `life_loss_ends`)
 
 with rewards as the agent learns from them. A record of play ends at some point, and what comes after it is unknown. A
-state counts if the unknown part weighs at most 1% in its return: if H steps with gamma^H <= .01 follow it, or if a
-truncation is as far away. Two kinds of states are left out although their return is known, because they would bias the
-sample: those near the end of the record, which count only if their episode is about to fail, and those of episodes so
-old that only failed ones would be known.
+state counts if the unknown part has at most 1% of the weight in its return: if H steps with gamma^H <= .01 follow it,
+or if a truncation is that far away. Two kinds of states are left out although their return is known, because they would
+bias the sample: those near the end of the record, which would count only if their episode is about to fail, and those
+so late in an episode that only failed episodes would have known returns.
 """
 
 from __future__ import annotations
@@ -57,33 +57,33 @@ if TYPE_CHECKING:
     from svrl.agents.agent import Agent
 
 METRIC_STATES = 512
-"""Transitions that a row of the log looks at, approximately."""
+"""Approximate number of transitions for a row of the log."""
 TIGHT_ENERGY = 0.9999
 DORMANT = 0.025
 DELTA = 0.01
 FEATURE_STATES = 2_048
-"""States whose features a rank study looks at, as in Kumar et al."""
+"""States whose features a rank study uses, as in Kumar et al."""
 BLOCK = 1 << 21
-"""Entries of the batches whose ranks are computed at once."""
+"""Entries of batches in one computation of ranks."""
 BATCHES = 1_000
-"""Most batches that are completed."""
+"""Most batches to complete."""
 SCALES: tuple[Scale, ...] = ("minmax", "row")
 """The authors' scaling, and each row's mean removed."""
 ROUNDING = 1e-12
 """Relative size of squares that are float32 rounding: equal entries of a row differ by no more."""
 NO_FEATURES = "the network has no nn.Linear that takes a row for each state"
 UNKNOWN = 0.01
-"""Largest weight of what comes after the record of play."""
+"""Largest weight of the unknown part after the record of play."""
 
 
 @torch.no_grad()
 def metrics(learner: Learner, batch: Batch, count: int, masks: torch.Generator) -> dict[str, Any]:
-    """The fields of `svrl.agents.events.Learned` that describe values; reading them waits for the device.
+    """Compute the fields of `svrl.agents.events.Learned` that describe values; this waits for the device.
 
     Args:
-        learner: Its networks and structure are looked at.
+        learner: The learner with the networks and the structure.
         batch: K * B transitions, on the learner's device.
-        count: K, the number of minibatches that they are split into, as in training.
+        count: K, the number of minibatches to split them into, as in training.
         masks: Generator for the observed sets, on the learner's device.
     """
     structure, online, network = learner.structure, None, learner.online
@@ -130,9 +130,9 @@ def _completed(completion: Completion | None, before: Tensor, action_masks: Tens
 
 
 def batch_ranks(q: Tensor) -> dict[str, Tensor]:
-    """Approximate ranks (...) of matrices of values (..., B, A), as they are and with each row's mean removed.
+    """Approximate ranks (...) of matrices of values (..., B, A), plain and with each row's mean removed.
 
-    The keys are those of `Learned`. Ranks are float64, and NaN for matrices that are not finite: training goes on.
+    The keys are those of `Learned`. Ranks are float64, and NaN for matrices that are not finite: training continues.
     """
     q = q.detach().cpu()
     finite = torch.isfinite(q).flatten(-2).all(-1)
@@ -149,7 +149,7 @@ def batch_ranks(q: Tensor) -> dict[str, Tensor]:
 def dormant_share(features: Tensor, threshold: float = DORMANT, widths: Sequence[int] | None = None) -> float:
     """Share of dormant units on features (N, F); 1 if every unit is silent, NaN if a feature is not finite.
 
-    A unit is compared with its own layer: give the widths of the layers if several stand side by side.
+    A unit is compared with its own layer: pass the widths of the layers if `features` concatenates several.
     """
     activity = features.detach().cpu().double().abs().mean(0)
     if not bool(torch.isfinite(activity).all()):
@@ -165,7 +165,7 @@ def feature_rank(features: Tensor) -> float:
 
 
 def srank(features: Tensor, delta: float = DELTA) -> int:
-    """The fewest singular values of features (N, F) with at least 1 - delta of the sum of all; 0 if all are 0."""
+    """The fewest singular values of features (N, F) that hold at least 1 - delta of the sum; 0 if all are 0."""
     sigma = torch.as_tensor(spectrum(features.detach().cpu().double()))
     tail = sigma.flip(-1).cumsum(-1).flip(-1)
     return int((tail > delta * tail[:1]).sum())
@@ -196,19 +196,19 @@ class RankStudy:
     row's mean removed; and `tight_row_centred_`.
 
     Attributes:
-        env: Where the states come from.
+        env: The environment of the states.
         energy, tight_energy: Shares of the sum of squares.
-        batches, batch_size: How many batches, of how many distinct states each.
-        states: States that they were drawn from.
-        actions: A.
+        batches, batch_size: Number of batches, and of distinct states in each.
+        states: Number of states to draw from.
+        actions: Number of actions, A.
         mean, ...: Mean rank.
         histogram, ...: Batches of rank 0, 1, ..., A.
         cdf, ...: Share of the batches of rank at most 0, 1, ..., A.
-        feature_rank, srank, dormant: Those of the last features, on up to 2,048 of the states; None if your own
+        feature_rank, srank, dormant: Measures of the last features, on up to 2,048 of the states; None if your own
             network has none.
-        q_mean, q_std, q_min, q_max: Those of all values of all states.
-        estimation: What Soft-Impute makes of up to 1,000 of the batches, for each of `SCALES`.
-        optimism: The overestimation; None if too few steps were played in a row to know the returns.
+        q_mean, q_std, q_min, q_max: Statistics of all values of all states.
+        estimation: Results of Soft-Impute on up to 1,000 of the batches, for each of `SCALES`.
+        optimism: The overestimation; None if too few consecutive steps were played to know the returns.
     """
 
     env: str
@@ -274,7 +274,7 @@ def rank_study(
         energy: Share of the sum of squared singular values that the rank must carry.
         states: States to collect.
         epsilon: Probability of a random action while collecting.
-        seed: For environments, actions and batches.
+        seed: Seed of environments, actions and batches.
         progress: Called with (states collected, states to collect).
     """
     if batches < 1 or not 1 <= batch_size <= states:
@@ -326,7 +326,7 @@ def distinct_rows(batches: int, batch_size: int, states: int, generator: torch.G
 def _collect(
     agent: Agent, states: int, epsilon: float, seed: int, progress: Callable[[int, int], None] | None
 ) -> tuple[Tensor, Tensor | None, Overestimation | None]:
-    """Play; the values (states, A) met, float64, the features of some of the states, and the overestimation."""
+    """Play; return values (states, A), float64, the features of some of the states, and the overestimation."""
     config = agent.config
     env_seed, generator = derived_seed(seed, "rank study environments"), generator_for(seed, "rank study actions")
     env = make_env(agent.source, min(MOST_ENVS, states), seed=env_seed, **config.env_options)
@@ -382,12 +382,12 @@ def _four_kinds(q: Tensor, rows: Tensor, energy: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimation:
-    """What matrix estimation makes of batches of values; the module gives the formulas.
+    """Results of matrix estimation on batches of values; the module gives the formulas.
 
     Attributes:
         scale: As in `StructuredTargets`.
         p: Probability that an entry is observed.
-        batches: Batches that were completed.
+        batches: Number of completed batches.
         held_out, beyond_row_mean: Errors on hidden entries; None where the denominator is 0.
         row_max_bias: In units of Q.
         best_kept: In [0, 1].
@@ -410,9 +410,9 @@ def estimate_batches(
     Args:
         q: (states, A), finite.
         rows: (batches, B), int64: the states of each batch; the first 1,000 batches are used.
-        generator: For the masks, on the CPU.
+        generator: Draws the masks, on the CPU.
         scale: As in `StructuredTargets`.
-        p: In (0, 1].
+        p: Probability in (0, 1] that an entry is observed.
     """
     values = q.detach().cpu().float()[rows[:BATCHES]]
     found = StructuredTargets(scale=scale, p=p)(values, generator)
@@ -441,7 +441,7 @@ class Overestimation:
     """Values against returns, in units of Q.
 
     Attributes:
-        states: States that count.
+        states: Number of states that count.
         value: Mean of max_a Q(s, a).
         gained: Mean discounted return from there.
         optimism: The difference; above 0 the agent overestimates.
@@ -456,7 +456,7 @@ class Overestimation:
 
 
 def discounted_returns(rewards: Tensor, stops: Tensor, cuts: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
-    """Returns (T, N), and the weight (T, N) of what is unknown in each; float64.
+    """Returns (T, N), and the weight (T, N) of the unknown part of each; float64.
 
     Args:
         rewards: (T, N), as the agent learns from them.
@@ -481,7 +481,7 @@ def overestimation(
     """Compare values (T, N) of the states of N environments with their returns; None if no state counts.
 
     Args:
-        values: (T, N), of the best action of each state.
+        values: (T, N), value of the best action in each state.
         rewards, stops, cuts: As for `discounted_returns`.
         ended: (T, N), bool: another episode begins after this step.
         gamma: In (0, 1).

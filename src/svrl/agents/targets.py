@@ -40,11 +40,11 @@ def next_values(
     Args:
         kind: The agent.
         target_q: Values of the target network at the next states, (..., B, A).
-        online_q: Values of the online network there; only double needs them.
-        completed: The completed matrix of a structured agent, or None for a plain one: of the online network's values
-            if the agent is double and `next_value_from` is "network", else of the target network's.
-        next_value_from: What values the chosen action of a structured agent.
-        action_mask: (..., B, A), bool: the valid actions of the next states; None if all are.
+        online_q: Values of the online network there; only a double agent needs them.
+        completed: The completed matrix of a structured agent, or None for a plain one. It completes the online
+            network's values if the agent is double and `next_value_from` is "network", else the target network's.
+        next_value_from: Source of the chosen action's value for a structured agent.
+        action_mask: (..., B, A), bool: the valid actions of the next states; None if all are valid.
     """
     double = kind == "double"
     if double and online_q is None and (completed is None or next_value_from == "completed"):
@@ -60,8 +60,7 @@ def next_values(
 def only_valid(q: Tensor, action_mask: Tensor | None) -> Tensor:
     """Values (..., A) with -inf for actions that are not valid, so that a maximum never takes them.
 
-    A state without a valid action is a terminal one. It keeps its values: targets multiply them by 0, and 0 * -inf is
-    not a number.
+    A state without a valid action is terminal. It keeps its values: targets multiply them by 0, and 0 * -inf is NaN.
     """
     if action_mask is None:
         return q
@@ -69,14 +68,14 @@ def only_valid(q: Tensor, action_mask: Tensor | None) -> Tensor:
 
 
 def completes_online(double: bool, next_value_from: Value) -> bool:
-    """Whether the matrix of the online network is completed, and not that of the target network."""
+    """Whether the agent completes the matrix of the online network instead of that of the target network."""
     return double and next_value_from == "network"
 
 
 def chooser_and_valuer(
     target_q: Tensor, *, online_q: Tensor | None, completed: Tensor | None, next_value_from: Value
 ) -> tuple[Tensor, Tensor]:
-    """The row of the table: the values that choose the next action, and the values that it has.
+    """Apply a row of the module's table: return the values that choose the next action, and those that value it.
 
     Args:
         target_q, completed, next_value_from: As in `next_values`.

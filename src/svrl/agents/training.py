@@ -1,14 +1,14 @@
-"""Training: environments step, the replay buffer grows, the learner makes bursts of updates, and events come out.
+"""Training: step environments, fill the replay buffer, update the network in bursts, and yield events.
 
 N environments step once; then K = N * updates_per_step updates are due (below 1: one now and then), in bursts that end
-at each copy of the target network. With act_lag 0 the step is stored first, and the next actions come from the network
-after the burst: textbook DQN. With act_lag 1 the burst runs while the environments step, without that step in the
-buffer, and the actions after it come from the network before the burst.
+at each copy of the target network. With act_lag 0 the buffer stores the step first, and the next actions come from the
+network after the burst: textbook DQN. With act_lag 1 the burst runs while the environments step, without that step in
+the buffer, and the actions after it come from the network before the burst.
 
 Environments, exploration, replay, masks and network each have their own random generator.
 
-On a GPU every training launches its work on its own streams, and bursts are CUDA graphs. The host waits for actions
-only, and with act_lag 1 the environments step while the previous burst still runs.
+On a GPU every training launches its work on its own streams, and bursts are CUDA graphs. The host waits only for
+actions, and with act_lag 1 the environments step while the previous burst still runs.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ ROOM = 1.25
 
 
 class Actor:
-    """Greedy actions: observations (N, *observation_shape) to (N,).
+    """Choose greedy actions (N,) for observations (N, *observation_shape).
 
-    They come from the network that learns or, with a lag, from a copy, which takes over the weights before each burst.
-    On a GPU the copy works on its own stream, so actions do not wait for the burst.
+    They come from the online network or, with a lag, from a copy that takes the weights before each burst. On a GPU the
+    copy works on its own stream, so actions do not wait for the burst.
 
     Attributes:
-        network: The one that learns, or with a lag its copy.
+        network: The online network, or with a lag its copy.
     """
 
     def __init__(self, network: QNetwork, spec: EnvSpec, *, n_envs: int, lag: bool, precision: Precision) -> None:
@@ -70,7 +70,7 @@ class Actor:
         self._ready.record()  # the copy is made on one stream, and used on another
 
     def follow(self, network: QNetwork) -> None:
-        """Take over the weights of `network` at this point of the current stream, once the last actions are chosen."""
+        """Copy the weights of `network` at this point of the current stream, once the last actions are chosen."""
         if self.network is not network:
             self._done.wait()
             copy_weights(network, self.network)
@@ -106,13 +106,13 @@ class Training:
     """An agent in training, with everything that its next steps depend on.
 
     Args:
-        source: The environment, by name, or a function that makes your own Gymnasium environment.
+        source: The environment, by name, or a function that creates your own Gymnasium environment.
         config: All settings.
-        seed: Seeds everything random.
+        seed: Seed of all random numbers.
         device: "cpu", "cuda", "cuda:1" or "auto", for the networks.
-        precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
-        env_threads: Native threads of Atari, which change no result; 0 leaves their number to ale-py.
-        graphs: Whether bursts on a GPU are CUDA graphs, which changes rounding only.
+        precision: Precision of matrix products on a GPU: "float32", "tf32" (the default there) or "bf16".
+        env_threads: Native threads of Atari, which change no result; 0 lets ale-py choose.
+        graphs: Run bursts on a GPU as CUDA graphs, which only changes rounding.
         network: Your own network: a function from EnvSpec to an nn.Module, see `svrl.agents.own_network`.
         say: Called with notes, a sentence each; by default they are warnings.
 
@@ -140,7 +140,7 @@ class Training:
         say: Callable[[str], object] | None = None,
     ) -> None:
         if not isinstance(config, AgentConfig):
-            raise ValueError(f"Training takes an AgentConfig, as AgentConfig.for_env makes it; got {config!r}.")
+            raise ValueError(f"Training takes an AgentConfig, such as AgentConfig.for_env(env); got {config!r}.")
         config = with_network(config, network)
         self.say = say or warn
         self.source, self.env = source, name_of(source)
@@ -218,7 +218,7 @@ class Training:
             yield
 
     def settle(self) -> None:
-        """Wait until the GPU is done. Call it before you look at networks or memory."""
+        """Wait until the GPU is done. Call it before you read networks or memory."""
         if self._stream is not None:
             self._stream.synchronize()
 
@@ -285,7 +285,7 @@ class Training:
         while due > learner.updates:
             self._last_losses = self._burst(min(due - learner.updates, learner.until_copy()))
             self._losses.append(self._last_losses.sum())
-            if self.device.type == "cpu":  # on a GPU this waits, so it is checked at the next row or checkpoint
+            if self.device.type == "cpu":  # on a GPU the check waits, so it runs at the next row or checkpoint
                 self._refuse_divergence(self._losses[-1:])
 
     def _burst(self, count: int) -> Tensor:
@@ -318,7 +318,7 @@ class Training:
         where = "at" if len(sums) == 1 else "by"
         raise ValueError(
             f"{self.env}, seed {self.seed}: the loss is not finite {where} update {first:,}, after {self.steps:,} "
-            "steps, so training has diverged. Lower the learning rate, or look for rewards and observations that are "
+            "steps, so training has diverged. Lower the learning rate, or check for rewards and observations that are "
             "not finite."
         )
 
@@ -347,7 +347,7 @@ class Training:
         return ended
 
     def _describe(self) -> Learned:
-        """A row of the log, on transitions drawn for it by its own generators, so that logging changes nothing."""
+        """Return a row of the log, on transitions that its own generators draw, so that logging changes nothing."""
         losses, self._losses = self._losses, []
         self._logged, since = self.updates, self.updates - self._logged
         self._refuse_divergence(losses)
@@ -366,7 +366,7 @@ class Training:
         )
 
     def capture(self) -> dict[str, Any]:
-        """Everything but the replay buffer, as arrays and numbers; `Checkpoints` writes both."""
+        """Return everything but the replay buffer, as arrays and numbers; `Checkpoints` writes both."""
         self.settle()
         self._refuse_divergence(self._losses)  # such a checkpoint would be useless
         return {
@@ -385,7 +385,7 @@ class Training:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Return to the state that `capture` saw; fill the replay buffer before.
+        """Return to a state from `capture`; fill the replay buffer first.
 
         Environments that cannot be restored begin new games, whose seed follows from the seed and the steps.
         """
@@ -422,12 +422,12 @@ class Training:
             self.replay.begin(self._observations, self._envs.action_masks)
 
     def _continue(self, name: str, source: torch.Generator, state: Tensor) -> None:
-        """Resume a random generator; seed it anew if the replay buffer moved between GPU and RAM."""
+        """Resume a random generator; reseed it if the replay buffer moved between GPU and RAM."""
         if len(state) == len(source.get_state()):
             source.set_state(state)
         else:
             source.manual_seed(derived_seed(self.seed, f"{name} after {self.steps}"))
-            self.say(f"Note: the {name} buffer was on another device before, so its draws begin anew.")
+            self.say(f"Note: the {name} buffer was on another device before, so its draws start afresh.")
 
     def close(self) -> None:
         """Close the environments, and free the graphs on a GPU."""
@@ -440,7 +440,7 @@ class Training:
 
 
 LEAST_BYTES = {"atari": 1_000_000, "minatar": 4_000, "control": 200, "gymnasium": 4_000}
-"""RAM that an environment of each family takes at least; for Gymnasium that of CartPole, and others take more."""
+"""Least RAM of an environment of each family; for Gymnasium that of CartPole, and others take more."""
 
 
 def _refuse_too_many(env: str, count: int, capacity: int) -> None:
@@ -461,7 +461,7 @@ def _moved(batch: Batch, device: torch.device) -> Batch:
 def _replay_device(
     spec: EnvSpec, config: AgentConfig, device: torch.device, say: Callable[[str], object]
 ) -> torch.device:
-    """The GPU if the replay buffer fits there, else RAM, with a note."""
+    """Return the GPU if the replay buffer fits there, else RAM, with a note."""
     if device.type != "cuda":
         return torch.device("cpu")
     size = Layout.of(spec, n_envs=config.n_envs, capacity=config.buffer_size).nbytes
@@ -488,26 +488,26 @@ def train(
 ) -> Agent:
     """Train an agent and return it.
 
-    Nothing is written to disk; `svrl train` writes a run directory and can be interrupted. On the CPU two calls with
-    the same seed and number of threads give the same agent; on a GPU the last digits may differ.
+    This function writes nothing to disk; `svrl train` writes a run directory and can be interrupted. On the CPU two
+    calls with the same seed and number of threads give the same agent; on a GPU the last digits may differ.
 
     Args:
         env: A name ("CartPole-v1", "atari/breakout", "minatar/asterix", "control/inverted-pendulum"), or a function
-            without arguments that makes your own Gymnasium environment.
+            without arguments that creates your own Gymnasium environment.
         config: All settings; by default the preset of the environment's family.
-        seed: Seeds everything random.
-        device: "cpu", "cuda", "cuda:1" or "auto", which is a GPU where there is one.
-        precision: What a GPU multiplies matrices in: "float32", "tf32" (the default there) or "bf16".
+        seed: Seed of all random numbers.
+        device: "cpu", "cuda", "cuda:1" or "auto", which is a GPU if there is one.
+        precision: Precision of matrix products on a GPU: "float32", "tf32" (the default there) or "bf16".
         network: Your own network: a function from EnvSpec to an nn.Module from scaled observations (N, ...) to values
             (N, A). `config.network` records its name.
-        watch: Called with every event, see `svrl.agents.events`. If it returns False, training ends with the step
-            under way; an evaluation still follows, unless this step was evaluated.
+        watch: Called with every event, see `svrl.agents.events`. If it returns False, training ends with the current
+            step; an evaluation still follows, unless this step was evaluated.
         progress: Show a line on stderr: steps, steps per second, mean score and the time left.
     """
     if config is None:
         config = AgentConfig.for_env(name_of(env))
     if not isinstance(config, AgentConfig):
-        raise ValueError(f"train takes an AgentConfig, as AgentConfig.for_env(env, 'smoke') makes it; got {config!r}.")
+        raise ValueError(f"train takes an AgentConfig, such as AgentConfig.for_env(env, 'smoke'); got {config!r}.")
     training = Training(env, config, seed=seed, device=device, precision=precision, network=network)
     line = ProgressLine(training) if progress else Unseen(training)
     stopped = False

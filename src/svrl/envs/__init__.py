@@ -1,6 +1,6 @@
-"""What agents learn on: Atari, MinAtar, the control tasks and any Gymnasium environment, N at a time.
+"""Environments for agents: Atari, MinAtar, the control tasks and any Gymnasium environment, N at a time.
 
-Names are loaded on first use: the list of environments is there without an import of NumPy.
+Names load on first use, so you can list the environments without importing NumPy.
 """
 
 import lazy_loader

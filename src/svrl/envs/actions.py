@@ -1,6 +1,6 @@
-"""Actions of an environment as numbers from 0 to A - 1, which is how a Q network lists them.
+"""Number the actions of an environment from 0 to A - 1, as a Q network lists them.
 
-An action is a choice of one level on each axis, and actions are numbered with the last axis fastest:
+An action chooses one level on each axis, and the last axis runs fastest in the numbering:
 
 | action space           | axes                                                                     | A              |
 |------------------------|--------------------------------------------------------------------------|----------------|
@@ -10,9 +10,9 @@ An action is a choice of one level on each axis, and actions are numbered with t
 | `Box(low, high)`       | one for each entry, with evenly spaced levels from low to high (`bins`): | product of bins|
 |                        | 2 are the ends, 3 add the middle (bang-off-bang)                         |                |
 
-A mask of valid actions may have an entry for each action, or, as `MultiDiscrete.sample` and sb3-contrib have it, one
-for each level of each axis; an action is then valid if all of its levels are. Where both lengths are the same, as with
-two axes of two levels, the entries are those of the levels.
+A mask of valid actions may have an entry for each action, or, as in `MultiDiscrete.sample` and sb3-contrib, one for
+each level of each axis; an action is then valid if all of its levels are. If both lengths are the same, as with two
+axes of two levels, the entries belong to the levels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Actions:
     Attributes:
         levels: The values that each axis can take.
         shape: Shape of the environment's action; None if it is a plain int.
-        dtype: Of its entries.
+        dtype: Type of its entries.
     """
 
     levels: tuple[np.ndarray, ...]
@@ -47,7 +47,7 @@ class Actions:
 
     @classmethod
     def of(cls, space: spaces.Space, owner: str, bins: Sequence[int] = ()) -> Actions:
-        """The actions of a space.
+        """List the actions of a space.
 
         Args:
             space: The environment's action space.
@@ -72,28 +72,28 @@ class Actions:
             raise ValueError(
                 f"{owner} has actions of {space}, which cannot be listed. Wrap it so that they can: "
                 "gymnasium.wrappers.TransformAction(env, function, gymnasium.spaces.Discrete(n)), where function "
-                "makes the environment's action of a number from 0 to n - 1."
+                "turns a number from 0 to n - 1 into the environment's action."
             )
         if found.count > MOST_ACTIONS:
             raise ValueError(
                 f"{owner} has {' x '.join(map(str, found.axes))} = {found.count:,} actions, and a network lists "
-                f"{MOST_ACTIONS:,} at most. Take fewer levels, or fewer axes."
+                f"{MOST_ACTIONS:,} at most. Use fewer levels, or fewer axes."
             )
         return found
 
     @cached_property
     def axes(self) -> tuple[int, ...]:
-        """Levels of each axis."""
+        """Number of levels of each axis."""
         return tuple(map(len, self.levels))
 
     @property
     def count(self) -> int:
-        """A."""
+        """A, the number of actions."""
         return math.prod(self.axes)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What people call the actions; nothing if they are more than a thousand."""
+        """Names of the actions; empty if there are more than a thousand."""
         if self.count > NAMED:
             return ()
         chosen = self._chosen(np.arange(self.count))
@@ -105,16 +105,16 @@ class Actions:
         return int(self.levels[0][0])
 
     def __call__(self, numbers: Sequence[int] | np.ndarray) -> Any:
-        """The environment's actions by their numbers (N,): a list of ints, or an array (N, *shape)."""
+        """Turn numbers (N,) into the environment's actions: a list of ints, or an array (N, *shape)."""
         if self.shape is None:
             return [int(number) + self.start for number in numbers]
         return self._chosen(np.asarray(numbers)).astype(self.dtype).reshape(len(numbers), *self.shape)
 
     def mask(self, given: Any, owner: str) -> np.ndarray:
-        """The valid actions (A,), bool, by the mask that an environment gives.
+        """Turn the mask that an environment gives into the valid actions (A,), bool.
 
         Raises:
-            ValueError: If it does not fit the actions.
+            ValueError: If the mask does not fit the actions.
         """
         parts = given if isinstance(given, tuple | list) and len(given) == len(self.axes) > 1 else [given]
         try:
@@ -135,15 +135,15 @@ class Actions:
         return valid
 
     def as_json(self) -> dict[str, Any]:
-        """What an agent's file stores."""
+        """Describe the actions for an agent's file."""
         return {"levels": [level.tolist() for level in self.levels], "shape": self.shape, "dtype": self.dtype}
 
     @classmethod
     def from_json(cls, about: Mapping[str, Any]) -> Actions:
-        """The actions that `as_json` described.
+        """Rebuild the actions that `as_json` described.
 
         Raises:
-            KeyError, TypeError, ValueError: If it is not such a description.
+            KeyError, TypeError, ValueError: If `about` is not such a description.
         """
         shape = about["shape"]
         levels = tuple(np.array(level) for level in about["levels"])
@@ -152,7 +152,7 @@ class Actions:
         return cls(levels, None if shape is None else tuple(shape), str(np.dtype(about["dtype"])))
 
     def _chosen(self, numbers: np.ndarray) -> np.ndarray:
-        """The levels of actions (N,) by their numbers, (N, axes)."""
+        """The levels (N, axes) of the actions with these numbers (N,)."""
         places = np.unravel_index(numbers, self.axes)
         return np.stack([level[place] for level, place in zip(self.levels, places, strict=True)], -1)
 
@@ -162,13 +162,13 @@ def _levels_of(space: spaces.Box, owner: str, bins: Sequence[int]) -> tuple[np.n
     many = f"{len(low)} numbers" if len(low) != 1 else "one number"
     if not bins:
         raise ValueError(
-            f"{owner} has continuous actions, {many} in Box{space.shape}. Say how many levels each has: --bins 3, or "
-            f"bins=3 in Python, makes {3 ** len(low):,} actions."
+            f"{owner} has continuous actions, {many} in Box{space.shape}. Set how many levels each has: --bins 3, or "
+            f"bins=3 in Python, gives {3 ** len(low):,} actions."
         )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(
             f"{owner} has actions without bounds, {space}, so levels cannot be placed. Give it bounds: "
-            "gymnasium.wrappers.RescaleAction, or a Box of your own in gymnasium.wrappers.TransformAction."
+            "gymnasium.wrappers.RescaleAction, or your own Box in gymnasium.wrappers.TransformAction."
         )
     counts = tuple(bins) * len(low) if len(bins) == 1 else tuple(bins)
     if len(counts) != len(low):

@@ -1,17 +1,17 @@
-"""Atari games on ale-py's native vector environment, prepared as in the literature.
+"""Atari games on ale-py's native vector environment, preprocessed as in the literature.
 
-An action is held for 4 frames; an observation is the maximum of the last two of them, in grey, shrunk to 84x84 by area,
-stacked with the three before it. An episode is a whole game: it begins after up to 29 frames of doing nothing, the
-first of them FIRE if the game has it, and is cut off after 108,000 frames (half an hour). Rewards are raw. Machado et
-al., JAIR 2018, discuss all of these.
+An action repeats for 4 frames; an observation is the maximum of the last two of them, in grey, shrunk to 84x84 by area,
+stacked with the three before it. An episode is a whole game: it begins after up to 29 no-op frames, the first of them
+FIRE if the game has it, and is truncated after 108,000 frames (half an hour). Rewards are raw. Machado et al., JAIR
+2018, discuss all of these.
 
 Three pitfalls of the native environment:
 
-- Its own report of a lost life also sets the flags of an ended episode. So lives are compared here, step by step.
-  Some games count down to 0 and go on (Bank Heist plays its last life at 0): any fall counts while the game goes on. At
-  the end of a game the lives are those of the next one, and say nothing.
-- It reports last observations of all games once any has ended; only those of ended ones mean anything.
-- A step in which the game ends, or is cut off, may show the screen from before it as its newest frame.
+- Its own report of a lost life also sets the flags of an ended episode. So this module compares lives step by step.
+  Some games count down to 0 and continue (Bank Heist plays its last life at 0): any fall counts while the game
+  continues. At the end of a game the lives are those of the next one, and mean nothing.
+- It reports last observations of all games once any has ended; only those of ended games mean anything.
+- A step that ends or truncates the game may show the screen from before it as its newest frame.
 
 The emulators cannot be saved, so `capture` returns None, and a resumed run begins new games.
 """
@@ -50,13 +50,13 @@ class AtariVectorEnv(VectorEnv):
         sticky: float = 0.0,
         threads: int = 0,
     ) -> None:
-        """Choose what to play. The emulators, a tenth of a second each, start at the first `reset`.
+        """Choose the game. The emulators, a tenth of a second each, start at the first `reset`.
 
         Args:
-            game: Which game.
+            game: The game to play.
             seeds: One for each game.
             sticky: Probability that a frame repeats the action of the frame before it.
-            threads: Native threads at most; with 0 one for each game, as far as there are cores. They change no result.
+            threads: Most native threads; 0 means one per game, up to the number of cores. They change no result.
 
         Raises:
             ValueError: If ale-py is not installed.
@@ -111,7 +111,7 @@ class AtariVectorEnv(VectorEnv):
         return np.repeat(grey[:, :, None], 3, axis=2)
 
     def close(self) -> None:
-        """End the native threads; the games cannot be played afterwards."""
+        """End the native threads; you cannot play the games afterwards."""
         self._native = None
 
 

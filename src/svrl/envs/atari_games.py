@@ -6,8 +6,8 @@ A score becomes comparable between games as
 
 so that 0 is a random and 1 a human player. The random and human scores are the tables used since Wang et al. 2016
 (Dueling Network Architectures for Deep Reinforcement Learning), printed again by Badia et al. 2020 (Agent57). The
-columns paper_* are what "Harnessing Structures for Value-Based Planning and Reinforcement Learning" (ICLR 2020) reports
-of its structured agents against the plain ones, for the games that it reports.
+columns paper_* hold what "Harnessing Structures for Value-Based Planning and Reinforcement Learning" (ICLR 2020)
+reports on its structured agents against the plain ones, for the games in that paper.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Game:
     """One game.
 
     Attributes:
-        name: As in "ms_pacman".
+        name: Name of the game, such as "ms_pacman".
         actions: Size of its minimal action set.
         random_score, human_score: Mean scores of a random and a human player.
-        paper_dqn, paper_double, paper_dueling: What structure did to each agent according to the paper, or "".
+        paper_dqn, paper_double, paper_dueling: Effect of structure on each agent according to the paper, or "".
     """
 
     name: str
@@ -61,10 +61,10 @@ GAMES: dict[str, Game] = _read()
 
 
 def find_game(name: str) -> Game:
-    """A game by its name: "ms_pacman", "MsPacman" or "atari/ms_pacman".
+    """Find a game by its name: "ms_pacman", "MsPacman" or "atari/ms_pacman".
 
     Raises:
-        ValueError: With the nearest names, if there is no such game.
+        ValueError: If there is no such game. The message suggests the nearest names.
     """
     short = name.removeprefix("atari/")
     plain = short.lower().replace("-", "_")
@@ -76,10 +76,10 @@ def find_game(name: str) -> Game:
 
 
 def human_normalised(game: str, score: float) -> float:
-    """A score on the scale where a random player has 0 and a human 1.
+    """Convert a score to the scale where a random player has 0 and a human 1.
 
     Raises:
-        ValueError: With the nearest names, if there is no such game.
+        ValueError: If there is no such game. The message suggests the nearest names.
     """
     entry = find_game(game)
     return (score - entry.random_score) / (entry.human_score - entry.random_score)

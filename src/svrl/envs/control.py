@@ -1,8 +1,8 @@
-"""The control tasks as environments: what planning solves exactly can also be learned from samples.
+"""The control tasks as environments: agents can learn from samples what planning solves exactly.
 
 All copies move together. A copy starts uniformly in the box, moves by the task's step with the task's noise, as in a
 rollout, and receives the task's reward. No state is terminal, because a task may pay for staying at its goal. Every
-copy is cut off after 200 steps, which is a truncation.
+episode is truncated after 200 steps.
 
 An agent sees features of the state, each about as large as 1, in the order of the axes:
 
@@ -31,7 +31,7 @@ _DOT = 5
 
 
 def features(task: ControlTask, states: Tensor | np.ndarray) -> np.ndarray:
-    """What an agent sees of states (..., d): (..., f), float32, one number for an axis and two for a periodic one."""
+    """Features (..., f), float32, of states (..., d): one number per axis, and two per periodic axis."""
     columns: list[np.ndarray] = []
     at = np.asarray(states, dtype=np.float64)
     for k, axis in enumerate(task.axes):
@@ -46,12 +46,12 @@ class ControlVectorEnv(VectorEnv):
     Attributes:
         spec: Observations (f,), float32.
         count: N.
-        task: What is simulated.
+        task: The simulated task.
         states: (N, d), float64, the states of the copies.
     """
 
     def __init__(self, task: ControlTask, count: int, *, seed: int, step_limit: int = STEP_LIMIT) -> None:
-        """Make the copies, which share one generator, made from the seed."""
+        """Create the copies, which share one generator seeded with `seed`."""
         self.task = task
         self.count = count
         self.spec = EnvSpec(
@@ -79,7 +79,7 @@ class ControlVectorEnv(VectorEnv):
         return features(self.task, self.states)
 
     def send(self, actions: np.ndarray) -> None:
-        """Keep the actions; the work is done by `recv`."""
+        """Keep the actions; `recv` does the work."""
         self._actions = torch.tensor(checked_actions(actions, self.spec, self.count))
 
     def recv(self) -> Step:
@@ -105,7 +105,7 @@ class ControlVectorEnv(VectorEnv):
         return Step(observations, final, rewards, never[0], truncated, never[1])
 
     def capture(self) -> dict[str, Any]:
-        """States, steps taken and the generator."""
+        """Return the states, the steps taken and the state of the generator."""
         return {
             "task": self.task.describe(),
             "states": self.states.numpy().copy(),
@@ -117,11 +117,11 @@ class ControlVectorEnv(VectorEnv):
         """Go back to a captured state.
 
         Raises:
-            ValueError: If it was captured from another task, or from another number of copies.
+            ValueError: If the state belongs to another task, or to another number of copies.
         """
         if dict(state["task"]) != self.task.describe() or len(state["states"]) != self.count:
             raise ValueError(
-                f"The state is of other environments than {self.count} of {self.task.describe()}. Begin anew."
+                f"The state belongs to other environments than {self.count} of {self.task.describe()}. Start a new run."
             )
         self.states = torch.from_numpy(np.array(state["states"], dtype=np.float64))
         self._elapsed = np.array(state["elapsed"], dtype=np.int64)
@@ -129,7 +129,7 @@ class ControlVectorEnv(VectorEnv):
         return features(self.task, self.states)
 
     def render(self, index: int = 0) -> np.ndarray:
-        """The place of the state in the box of the first two axes, (200, 200, 3); the second axis points up."""
+        """Draw the place of the state in the box of the first two axes, (200, 200, 3); the second axis points up."""
         picture = np.full((_PICTURE, _PICTURE, 3), 24, dtype=np.uint8)
         picture[_PICTURE // 2, :] = picture[:, _PICTURE // 2] = 80
         place = ((self.states[index] - self._low) / self._span * (_PICTURE - 1)).round().long().tolist()

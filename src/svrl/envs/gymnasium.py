@@ -1,19 +1,19 @@
 """N Gymnasium environments, stepped one after another.
 
-`svrl.envs.observations` says what an agent sees of an observation, and `svrl.envs.actions` how actions are numbered. A
-mask of valid actions is `info["action_mask"]` of reset and step, or what the environment's method `action_masks()`
-returns after them. An episode that is terminal and truncated in the same step is terminal: nothing comes after it.
+`svrl.envs.observations` prepares observations for agents, and `svrl.envs.actions` numbers actions. A mask of valid
+actions is `info["action_mask"]` of reset and step, or what the environment's method `action_masks()` returns after
+them. An episode that is terminal and truncated in the same step is terminal: nothing comes after it.
 
-Gymnasium's `PassiveEnvChecker` checks the first reset and the first step. What an environment raises, or returns in a
-form that cannot be used, arrives as a ValueError that names the environment.
+Gymnasium's `PassiveEnvChecker` checks the first reset and the first step. If an environment raises an error, or returns
+something unusable, you get a ValueError that names the environment.
 
-`gymnasium.vector.SyncVectorEnv` is not used, because it does two things that training cannot have. It keeps the last
-observation of an episode without copying it, so that an environment which writes all its observations to one array
-loses it in the reset. And it batches the infos, which nothing reads here, and fails where their shapes differ.
+This module does not use `gymnasium.vector.SyncVectorEnv`, for two reasons. It keeps the last observation of an episode
+without copying it, so an environment that writes all its observations to one array loses it in the reset. And it
+batches the infos, which nothing reads here, and fails if their shapes differ.
 
-A game is saved as the state of its random numbers when it began and the actions since, and restored by playing it
-again. That works for Gymnasium's classic and toy-text environments and for MinAtar, whose games depend on nothing else.
-Other environments may depend on more, so `capture` returns None for them.
+A saved game consists of its random state at the start and the actions since; restoring plays it again. That works for
+Gymnasium's classic and toy-text environments and for MinAtar, whose games depend on nothing else. Other environments
+may depend on more, so `capture` returns None for them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from svrl.envs.vector import EnvSpec, Step, VectorEnv, check_finite, checked_act
 _RESET = "reset(seed=..., options=...) -> (observation, info)"
 _STEP = "step(action) -> (observation, reward, terminated, truncated, info)"
 _REPLAYED = ("gymnasium.envs.classic_control.", "gymnasium.envs.toy_text.", "svrl.envs.minatar")
-"""Modules of the environments that are restored by playing their games again."""
+"""Modules of the environments that `restore` plays again."""
 
 
 class GymnasiumVectorEnv(VectorEnv):
     """N Gymnasium environments.
 
     Attributes:
-        spec: What they look like.
+        spec: Their observations and actions.
         count: N.
         environments: The N environments themselves.
     """
@@ -53,22 +53,22 @@ class GymnasiumVectorEnv(VectorEnv):
         spec: EnvSpec | None = None,
         bins: tuple[int, ...] = (),
     ) -> None:
-        """Make N environments.
+        """Create N environments.
 
         Args:
-            make: Makes one environment, a new one at each call.
+            make: Creates one environment, a new one at each call.
             seeds: One for each environment, passed to its first reset.
             name: The name of the environment.
-            spec: Its description, if an agent sees the observations as they are; by default it follows from the spaces.
+            spec: Its description, if agents see the observations unchanged; by default it follows from the spaces.
             bins: Levels of each number of a continuous action (Box), or one number for all.
 
         Raises:
-            ValueError: If it cannot be made, its actions cannot be listed, or its observations have no fixed size.
+            ValueError: If it cannot be created, its actions cannot be listed, or its observations have no fixed size.
         """
         self.count = len(seeds)
         self.environments = [_made(make, name) for _ in seeds]
         if len({id(env.unwrapped) for env in self.environments}) < self.count:
-            raise ValueError(f"The function of {name} gave the same environment twice. Make a new one at each call.")
+            raise ValueError(f"The function of {name} returned the same environment twice. Create a new one each time.")
         space = self.environments[0].observation_space
         self._action = Actions.of(self.environments[0].action_space, name, bins)
         self._has_masks = self.environments[0].has_wrapper_attr("action_masks")
@@ -111,7 +111,7 @@ class GymnasiumVectorEnv(VectorEnv):
         return observations
 
     def send(self, actions: np.ndarray) -> None:
-        """Keep the actions; the work is done by `recv`."""
+        """Keep the actions; `recv` does the work."""
         self._actions = checked_actions(actions, self.spec, self.count)
 
     def recv(self) -> Step:
@@ -149,7 +149,7 @@ class GymnasiumVectorEnv(VectorEnv):
         return Step(observations, final, rewards, terminal, truncated & ~terminal, life_lost, masks, final_masks)
 
     def limit_games(self, steps: int) -> bool:
-        """Cut games off after this many steps unless Gymnasium knows of a limit; returns whether it was set."""
+        """Truncate games after this many steps unless Gymnasium knows a limit; return whether the limit was set."""
         env = self.environments[0]
         of_atari = env.spec is not None and "max_num_frames_per_episode" in env.spec.kwargs
         if of_atari or any(isinstance(layer, TimeLimit) for layer in _layers(env)):
@@ -158,7 +158,7 @@ class GymnasiumVectorEnv(VectorEnv):
         return True
 
     def capture(self) -> dict[str, Any] | None:
-        """How each game began and the actions since, or None if games cannot be played again."""
+        """Return how each game began and the actions since, or None if games cannot be played again."""
         if self._games is None:
             return None
         games = [{"start": start, "actions": np.array(actions, dtype=np.int64)} for start, actions in self._games]
@@ -168,11 +168,11 @@ class GymnasiumVectorEnv(VectorEnv):
         """Play the captured games again.
 
         Raises:
-            ValueError: If they are of other environments, or if they go another way this time.
+            ValueError: If they belong to other environments, or if they turn out differently this time.
         """
         if state.get("env") != self.spec.id or len(state["games"]) != self.count:
             raise ValueError(
-                f"The state is of other environments than {self.count} of {self.spec.id}, or of another svrl."
+                f"The state belongs to other environments than {self.count} of {self.spec.id}, or to another version."
             )
         self._seeds, observations = (None,) * self.count, self._unseen()
         self._games = [(None, []) for _ in range(self.count)]
@@ -182,7 +182,7 @@ class GymnasiumVectorEnv(VectorEnv):
             for number, action in zip(numbers, self._action(numbers), strict=True):
                 self._act(index, number, action, observations)
         if not np.array_equal(observations, state["observations"]):
-            raise ValueError(f"The games of {self.spec.id} went another way when they were played again.")
+            raise ValueError(f"The games of {self.spec.id} turned out differently when they were played again.")
         self._newest = observations
         return observations
 
@@ -190,7 +190,7 @@ class GymnasiumVectorEnv(VectorEnv):
         """The picture that the environment draws.
 
         Raises:
-            ValueError: If it was made without pictures, or if the package that draws them is not installed.
+            ValueError: If it was created without pictures, or if the package that draws them is not installed.
         """
         env = self.environments[index]
         try:
@@ -199,7 +199,7 @@ class GymnasiumVectorEnv(VectorEnv):
             how = 'Run: pip install "svrl[video]".' if "pygame" in str(error) else str(error)
             raise ValueError(f"Pictures of {self.spec.id} need a package that is not installed. {how}") from error
         if not isinstance(picture, np.ndarray):
-            raise ValueError(f"{self.spec.id} draws no pictures. Make it with render=True, or render_mode='rgb_array'.")
+            raise ValueError(f"{self.spec.id} draws no pictures. Set render=True, or render_mode='rgb_array'.")
         return picture
 
     def close(self) -> None:
@@ -211,7 +211,7 @@ class GymnasiumVectorEnv(VectorEnv):
         return np.empty((self.count, *self.spec.observation_shape), dtype=self.spec.dtype)
 
     def _begin(self, index: int, observations: np.ndarray, start: Any = None) -> None:
-        """Begin an episode in one environment; what the agent sees goes into its row of `observations`.
+        """Begin an episode in one environment, and write the agent's observation to its row of `observations`.
 
         `start` is a seed, an earlier `_random_state`, or None to continue the environment's random numbers.
         """
@@ -228,7 +228,7 @@ class GymnasiumVectorEnv(VectorEnv):
             raise ValueError(f"{self.spec.id} failed in {_RESET}: {error!r}") from error
 
     def _act(self, index: int, number: int, action: Any, observations: np.ndarray) -> tuple[float, bool, bool]:
-        """Take an action in one environment: reward, terminated, truncated; the observation goes into its row."""
+        """Take an action in one environment, write the observation to its row; return reward, terminated, truncated."""
         try:
             seen, reward, terminated, truncated, info = self.environments[index].step(action)
             observations[index] = self._view(seen)
@@ -242,7 +242,7 @@ class GymnasiumVectorEnv(VectorEnv):
         return reward, bool(terminated), bool(truncated)
 
     def _see_mask(self, index: int, info: Mapping[str, Any], *, begins: bool) -> None:
-        """Note the valid actions of the newest observation of one environment, if it says which they are."""
+        """Store the valid actions of the newest observation of one environment, if it reports them."""
         if "action_mask" in info:
             given = info["action_mask"]
         elif self._has_masks:
@@ -260,7 +260,7 @@ class GymnasiumVectorEnv(VectorEnv):
     def _check_masks(self) -> None:
         if self.action_masks is not None and not self.action_masks.any(1).all():
             raise ValueError(
-                f"{self.spec.id} gave a mask without a valid action. End the episode where no action is possible."
+                f"{self.spec.id} returned a mask without a valid action. End the episode if no action is possible."
             )
 
     def _random_state(self, env: gymnasium.Env) -> Mapping[str, Any]:
@@ -279,7 +279,7 @@ def _made(make: Callable[[], Any], name: str) -> gymnasium.Env:
             checked = any(isinstance(layer, PassiveEnvChecker) for layer in _layers(env))
             return env if checked else PassiveEnvChecker(env)
     except Exception as error:  # the constructor is not our code
-        raise ValueError(f"{name} could not be made: {error!r}") from error
+        raise ValueError(f"{name} could not be created: {error!r}") from error
     raise ValueError(f"The function of {name} must return a gymnasium.Env, got {env!r}.")
 
 
@@ -292,7 +292,7 @@ def _layers(env: gymnasium.Env) -> list[gymnasium.Env]:
 
 
 def _is_replayed(env: gymnasium.Env) -> bool:
-    """Whether it is restored by playing again: one of `_REPLAYED`, in no other wrappers than `gymnasium.make` adds."""
+    """Whether `restore` can play it again: one of `_REPLAYED`, with only the wrappers that `gymnasium.make` adds."""
     *wrappers, bare = _layers(env)
     usual = all(type(wrapper) in (TimeLimit, OrderEnforcing, PassiveEnvChecker) for wrapper in wrappers)
     return usual and type(bare).__module__.startswith(_REPLAYED)

@@ -1,7 +1,7 @@
 """Environments by name: make_env("atari/breakout", 8, seed=0).
 
 A name is atari/GAME, minatar/GAME, control/TASK, or the id of any Gymnasium environment. You can also pass a
-function that makes a Gymnasium environment. Only the libraries of the family that you name are imported.
+function that creates a Gymnasium environment. `make_env` imports only the libraries of the family that you name.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from svrl.envs.vector import EnvSpec, VectorEnv
 
 EnvSource = str | Callable[[], Any]
-"""The name of an environment ("CartPole-v1", "atari/breakout"), or a function that makes one of your own."""
+"""The name of an environment ("CartPole-v1", "atari/breakout"), or a function that creates your own."""
 
 MINATAR = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
 CONTROL = ("inverted-pendulum", "mountain-car", "double-integrator", "cart-pole", "three-motor-pendulum")
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1")
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Held while environments are made: registries and imports of other libraries are not thread-safe."""
+"""Held while environments are created: registries and imports of other libraries are not thread-safe."""
 
 
 def known_environments() -> list[str]:
@@ -49,35 +49,35 @@ def make_env(
     threads: int = 0,
     render: bool = False,
 ) -> VectorEnv:
-    """N environments.
+    """Create N environments.
 
     Args:
-        id: A name, as in "atari/breakout", "minatar/asterix", "control/inverted-pendulum" or "CartPole-v1"; or a
-            function without arguments that makes a `gymnasium.Env`, a new one at each call.
+        id: A name, such as "atari/breakout", "minatar/asterix", "control/inverted-pendulum" or "CartPole-v1"; or a
+            function without arguments that creates a `gymnasium.Env`, a new one at each call.
             "package:Name-v0" imports the package: do not pass such a name on from a file.
         count: N.
-        seed: Seed of everything random in them, if they draw from their own generator. Environment k of a seed is the
+        seed: Seed of all their random numbers, if they draw from their own generator. Environment k of a seed is the
             same for every N, except in control tasks.
         sticky: Probability that Atari or MinAtar repeats the last action.
         actions: Discretised actions of a control task; 0 is the task's own number.
         bins: Levels of each number of a continuous action of Gymnasium (Box), or one number for all of them.
-        threads: Native threads of Atari, which change no result; with 0 ale-py uses one for each environment, as far
-            as there are cores.
-        render: Whether you will ask for pictures. Gymnasium has to know when it makes the environment.
+        threads: Native threads of Atari, which change no result; with 0 ale-py uses one per environment, up to the
+            number of cores.
+        render: Set this if you will call `render`. Gymnasium needs to know when it creates the environment.
 
     Raises:
-        ValueError: With the nearest name, if there is no such environment; with the pip command, if its package is
-            missing; if it cannot be made or learned; if a setting is out of range or belongs to another family.
+        ValueError: If there is no such environment, its package is missing, agents cannot learn on it, or a setting is
+            out of range or belongs to another family. The message has the nearest name, or the pip command.
     """
     if not isinstance(id, str) and not callable(id):
         raise ValueError(
-            "Give the name of an environment, or a function without arguments that makes one; "
+            "Pass the name of an environment, or a function without arguments that creates one; "
             f"got {type(id).__name__}. Write lambda: gymnasium.make(...)."
         )
     if not 0.0 <= sticky <= 1.0:
         raise ValueError(f"sticky is a probability in [0, 1], got {sticky}.")
     if actions < 0 or threads < 0:
-        raise ValueError(f"actions and threads are 0 or more, got {actions} and {threads}.")
+        raise ValueError(f"actions and threads must be 0 or more, got {actions} and {threads}.")
     family, _, short = id.partition("/") if isinstance(id, str) else ("", "", "")
     if actions and family != "control":
         raise ValueError(
@@ -85,7 +85,7 @@ def make_env(
         )
     bins = (bins,) if isinstance(bins, int) else tuple(bins)
     if any(count < 1 for count in bins):
-        raise ValueError(f"bins are 1 or more levels, got {', '.join(map(str, bins))}.")
+        raise ValueError(f"bins must be 1 or more levels, got {', '.join(map(str, bins))}.")
     if bins and family in ("atari", "minatar", "control"):
         how = " --actions sets their number." if family == "control" else ""
         raise ValueError(f"{id} has a list of actions, and bins are for continuous ones (Box). Leave bins out.{how}")
@@ -117,7 +117,7 @@ def make_env(
 
 
 def describe_env(id: EnvSource, actions: int = 0, bins: int | Sequence[int] = ()) -> EnvSpec:  # noqa: A002
-    """What an environment looks like from outside. It is made, as by `make_env`, and closed.
+    """Describe the observations and actions of an environment: create it like `make_env`, and close it.
 
     Raises:
         ValueError: As in `make_env`.
@@ -128,10 +128,10 @@ def describe_env(id: EnvSource, actions: int = 0, bins: int | Sequence[int] = ()
 
 
 def _registered(name: str, *, render: bool) -> Callable[[], Any]:
-    """A function that makes an environment by its Gymnasium id."""
+    """Return a function that creates an environment by its Gymnasium id."""
     import gymnasium
 
-    if ":" not in name:  # otherwise a package is imported first, which registers it
+    if ":" not in name:  # otherwise Gymnasium imports a package first, which registers it
         try:
             gymnasium.spec(name)
         except gymnasium.error.Error as error:

@@ -1,10 +1,10 @@
-"""MinAtar: five Atari games on a 10x10 grid, for which a laptop is enough. Young and Tian, 2019.
+"""MinAtar: five Atari games on a 10x10 grid that train on a laptop. Young and Tian, 2019.
 
 A frame is (channels, 10, 10), 0 or 1, one channel for each kind of object. All games have the same six actions, as
-published, even where some do nothing. Difficulty rises during a game.
+published, even if some do nothing. Difficulty rises during a game.
 
-Freeway ends after 2,500 frames. The others end only when the player fails, and some can be played for ever: in Breakout
-it is enough to stay under the ball. So every game is cut off after 100,000 frames, which is a truncation.
+Freeway ends after 2,500 frames. The others end only when the player fails, and some can last forever: in Breakout it is
+enough to stay under the ball. So every game is truncated after 100,000 frames.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class MinAtarGame(gymnasium.Env[np.ndarray, Any]):
         return self._observation(), {}
 
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """One frame."""
+        """Play one frame."""
         reward, terminal = self.game.act(action)
         return self._observation(), reward, terminal, False, {}
 
     def render(self) -> np.ndarray:
-        """The grid, (160, 160, 3), a colour for each channel; a later channel covers an earlier one."""
+        """Draw the grid, (160, 160, 3), with a colour for each channel; a later channel covers an earlier one."""
         grid = self.game.state()
         picture = np.zeros((10, 10, 3), dtype=np.uint8)
         for channel in range(grid.shape[2]):
@@ -79,12 +79,12 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
     """
 
     def __init__(self, game: str, *, seeds: tuple[int, ...], sticky: float = 0.0) -> None:
-        """Make the games.
+        """Create the games.
 
         Args:
             game: One of `MINATAR`; hyphens count as underscores.
             seeds: One for each game.
-            sticky: Probability that the last action is repeated.
+            sticky: Probability that a frame repeats the last action.
 
         Raises:
             ValueError: If there is no such game, or minatar is not installed.
@@ -105,7 +105,7 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
         )
 
     def _random_state(self, env: gymnasium.Env) -> Mapping[str, Any]:
-        """The state of the generator, which game and stickiness share, and the action that may be repeated."""
+        """The state of the generator, which game and stickiness share, and the last action, which may repeat."""
         game = env.get_wrapper_attr("game")
         return {"random": game.random.get_state(legacy=False), "last_action": game.last_action}
 
@@ -117,7 +117,7 @@ class MinAtarVectorEnv(GymnasiumVectorEnv):
 
 
 def _environment_class() -> Any:
-    """MinAtar's class. Its import logs that windows need seaborn, which is of no interest here."""
+    """MinAtar's class. Its import logs that windows need seaborn, which does not matter here."""
     root, silence = logging.getLogger(), logging.NullHandler()
     root.addHandler(silence)  # without a handler the message would set up logging
     try:

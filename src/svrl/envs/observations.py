@@ -1,20 +1,19 @@
-"""What an agent sees of the observations of a Gymnasium environment.
+"""Prepare the observations of a Gymnasium environment for an agent.
 
-By the kind of observation space:
+The result depends on the observation space:
 
 - Box of uint8 with two or three axes: a picture (channels, height, width), uint8, in which 255 counts as 1;
-- Box of another type, or with four axes (a stack of pictures), and sides of 36 pixels or more: a picture too, whose
-  channels are those of all pictures of the stack. Another type is float32, in which the upper bound of the Box counts
-  as 1;
+- Box of another type, or with four axes (a stack of pictures), and sides of 36 pixels or more: a picture too, with the
+  channels of all pictures of the stack. Another type becomes float32, in which the upper bound of the Box counts as 1;
 - any other Box: its numbers, float32;
-- Discrete: one-hot, float32; MultiDiscrete, MultiBinary: flattened as Gymnasium does it, float32;
+- Discrete: one-hot, float32; MultiDiscrete, MultiBinary: flattened as in Gymnasium, float32;
 - Tuple, Dict: all parts in one row, float32. Pictures with sides of 36 pixels or more are scaled and keep their axes,
   (channels, height, width), in a part of the row that `EnvSpec.pictures` names.
 
 Channels are the first or the last of three axes, whichever is shorter; in a square picture the axis that differs.
 
-Training passes one observation at a time. Acting passes one, or a batch from a vector environment, which has one axis
-more in every part of a Tuple or Dict.
+Training passes one observation at a time. Acting passes one, or a batch from a vector environment, with one extra axis
+in every part of a Tuple or Dict.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from torch import Tensor
 from svrl.envs.vector import LEAST_SIDE, EnvSpec
 
 _HIGHEST = 65_535
-"""Largest upper bound of a Box that is a scale, that of 16 bits; the largest float32, say, means no bound."""
+"""Largest upper bound of a Box that counts as a scale, from 16 bits; the largest float32, say, means no bound."""
 _FIELDS: dict[type[spaces.Space], tuple[str, ...]] = {
     spaces.Box: ("shape", "dtype"),
     spaces.Discrete: ("n", "start"),
@@ -39,16 +38,16 @@ _FIELDS: dict[type[spaces.Space], tuple[str, ...]] = {
     spaces.Tuple: (),
     spaces.Dict: (),
 }
-"""The kinds of spaces, and what an agent's file stores of each beside its parts. Of the bounds of a Box only the upper
-one of a picture matters."""
+"""The kinds of spaces, and what an agent's file stores of each besides its parts. Only the upper bound of a picture's
+Box matters."""
 
 
 class _Picture(NamedTuple):
-    """How a Box is a picture.
+    """A Box read as a picture.
 
     Attributes:
         shape: (channels, height, width).
-        axes: Of the Box: 2 without channels, 3, or 4 for a stack of pictures.
+        axes: Axes of the Box: 2 without channels, 3, or 4 for a stack of pictures.
         channels: The axis of the channels in the Box, -3 or -1.
         high: The number that counts as 1.
     """
@@ -60,20 +59,20 @@ class _Picture(NamedTuple):
 
     @property
     def is_large(self) -> bool:
-        """Whether convolutions take it."""
+        """Whether the picture is large enough for convolutions."""
         return min(self.shape[1:]) >= LEAST_SIDE
 
     def __call__(self, array: np.ndarray) -> np.ndarray:
-        """(..., *axes of the Box) to (..., channels, height, width)."""
+        """Convert (..., *axes of the Box) to (..., channels, height, width)."""
         moved = np.moveaxis(array, -1, -3) if self.channels == -1 else array
         return moved.reshape(*moved.shape[: moved.ndim - self.axes], *self.shape)
 
 
 class Observations:
-    """How observations of a space reach an agent.
+    """Convert observations of a space for an agent.
 
     Attributes:
-        shape, dtype, high, pictures: As `frame_shape`, `dtype`, `high` and `pictures` in `EnvSpec`.
+        shape, dtype, high, pictures: Like `frame_shape`, `dtype`, `high` and `pictures` in `EnvSpec`.
     """
 
     shape: tuple[int, ...]
@@ -91,7 +90,7 @@ class Observations:
         if unknown is not None:
             raise ValueError(
                 f"{owner} has observations of {unknown}, whose size is not fixed. "
-                "Wrap it so that it gives a Box, Discrete, MultiDiscrete, Tuple or Dict of these."
+                "Wrap it so that it returns a Box, Discrete, MultiDiscrete, Tuple or Dict of these."
             )
         self._space, self._owner, self._picture = space, owner, _picture_of(space)
         self._as_it_is = isinstance(space, spaces.Box) and bool(space.shape) and self._picture is None
@@ -107,7 +106,7 @@ class Observations:
 
     @classmethod
     def of(cls, spec: EnvSpec) -> Observations:
-        """The observations of an environment. Without a `space` in its spec an agent sees them as they are."""
+        """The observations of an environment. Without a `space` in its spec an agent sees them unchanged."""
         if spec.space is not None:
             return cls(space_from_json(spec.space), spec.id)
         found = cls(spaces.Box(0, 1, spec.observation_shape, np.dtype(spec.dtype).type), spec.id)
@@ -115,13 +114,13 @@ class Observations:
         return found
 
     def __call__(self, given: Any) -> np.ndarray:
-        """What the agent sees of one observation, `shape`, or of N of a vector environment, (N, *shape).
+        """Convert one observation to `shape`, or N of a vector environment to (N, *shape).
 
         Raises:
             ValueError: If the observation is not in the space.
         """
         if self._as_it_is and type(given) is np.ndarray and given.dtype == np.float32 and given.shape == self.shape:
-            return given  # what most environments give, many times a second
+            return given  # the case of most environments, many times a second
         what = f"{self._owner}: the observation"
         if not isinstance(self._space, spaces.Box):
             return _flat(self._space, given, what)
@@ -132,14 +131,14 @@ class Observations:
         return array if array.shape == shape else array.reshape(shape)
 
     def batch(self, given: Any) -> tuple[np.ndarray, bool]:
-        """What a network takes, (N, *shape), finite; and whether a single observation was given.
+        """Return a network's input, (N, *shape), finite; and whether `given` is a single observation.
 
         Raises:
             ValueError: If the observation is not in the space, or a number is not finite.
         """
         seen = self(given)
         alone = seen.ndim == len(self.shape)
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused below
+        with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, and raise below
             seen = np.array(seen[None] if alone else seen, self.dtype)
         if not np.isfinite(seen).all():
             raise ValueError(
@@ -150,9 +149,9 @@ class Observations:
 
 
 def _flat(space: spaces.Space, given: Any, what: str) -> np.ndarray:
-    """All numbers of an observation in one row, (size,), or of N of them, (N, size).
+    """Put all numbers of an observation in one row, (size,), or those of N of them, (N, size).
 
-    Whole numbers are one-hot, and pictures that convolutions take are scaled.
+    Whole numbers become one-hot, and pictures that convolutions take are scaled.
     """
     if parts := _parts(space):
         try:
@@ -178,7 +177,7 @@ def _numbers(space: spaces.Space, given: Any, what: str) -> np.ndarray:
     """The numbers of an observation in a space without parts, with the axes of the space or one more.
 
     Raises:
-        ValueError: With what was expected and what was given.
+        ValueError: If they do not fit. The message says what was expected and what was given.
     """
     try:
         array = given.numpy(force=True) if isinstance(given, Tensor) else np.asarray(given)
@@ -201,7 +200,7 @@ def _numbers(space: spaces.Space, given: Any, what: str) -> np.ndarray:
     else:
         found = _text_of(array if array.ndim else given)
     wanted = f"{space.dtype} of shape {shape}" if isinstance(space, spaces.Box) else f"of {space}"
-    raise ValueError(f"{what} must be {wanted}, or N of them with one axis more; got {found}.")
+    raise ValueError(f"{what} must be {wanted}, or N of them with one extra axis; got {found}.")
 
 
 def _text_of(value: Any) -> str:
@@ -212,18 +211,18 @@ def _text_of(value: Any) -> str:
 
 
 def _is_bytes(space: spaces.Space) -> bool:
-    """Whether it is a picture of bytes."""
+    """Whether the space is a picture of bytes."""
     return space.dtype == np.uint8 and _picture_of(space) is not None
 
 
 def _picture_of(space: spaces.Space) -> _Picture | None:
-    """How a space is a picture; None if it is none."""
+    """Read a space as a picture; None if it is not one."""
     if not isinstance(space, spaces.Box) or len(space.shape) not in (2, 3, 4):
         return None
     axes = len(space.shape)
     stack = space.shape[0] if axes == 4 else 1
     first, middle, last = (1, *space.shape) if axes == 2 else space.shape[-3:]
-    # In a square picture the axis that differs is that of the channels, and else the shorter one.
+    # Channels are the axis that differs in a square picture, and otherwise the shorter one.
     if axes > 2 and (first == middle != last or (last <= first and not first != middle == last)):
         picture = _Picture((stack * last, first, middle), axes, -1)
     else:
@@ -237,7 +236,7 @@ def _picture_of(space: spaces.Space) -> _Picture | None:
 
 
 def _pictures_in(space: spaces.Space, first: int) -> list[tuple[int, _Picture]]:
-    """The pictures that convolutions take in the row of a space, each with its first entry; the row's is `first`."""
+    """The pictures for convolutions in the row of a space, each with its first entry; the row begins at `first`."""
     found: list[tuple[int, _Picture]] = []
     for _, part in _parts(space):
         picture = _picture_of(part)
@@ -262,7 +261,7 @@ def _unknown(space: spaces.Space) -> str | None:
 
 
 def space_as_json(space: spaces.Space) -> dict[str, Any]:
-    """What an agent's file stores of an observation space."""
+    """Describe an observation space for an agent's file."""
     kind, fields = next((kind, fields) for kind, fields in _FIELDS.items() if isinstance(space, kind))
     about: dict[str, Any] = {"kind": kind.__name__}
     if parts := _parts(space):
@@ -277,10 +276,10 @@ def space_as_json(space: spaces.Space) -> dict[str, Any]:
 
 
 def space_from_json(about: Mapping[str, Any]) -> spaces.Space:
-    """The space that `space_as_json` described, except for bounds of a Box that do not matter.
+    """Rebuild the space that `space_as_json` described, except for bounds of a Box that do not matter.
 
     Raises:
-        KeyError, TypeError, ValueError: If it is not such a description.
+        KeyError, TypeError, ValueError: If `about` is not such a description.
     """
     parts = [(key, space_from_json(part)) for key, part in about.get("parts", ())]
     match about["kind"]:

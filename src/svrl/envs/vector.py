@@ -2,11 +2,11 @@
 
 An environment whose episode ends begins the next one at once, inside the same step. So every step is one true
 transition of each of the N, and contains everything about it: the observation to act on next, the observation that the
-action led to (the last of an episode, where one ended), the raw reward, and three flags that are easily confused:
+action led to (the last of an episode, if one ended), the raw reward, and three flags that are easily confused:
 
 - terminal: the episode is over and nothing comes after it;
-- truncated: the episode was cut off by a limit, and its value goes on;
-- life_lost: a life was lost and the game goes on. Agents may end the bootstrap there.
+- truncated: a limit cut the episode off, and the agent bootstraps from its last state;
+- life_lost: a life was lost and the game continues. Agents may end the bootstrap there.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from numpy.random import SeedSequence
 
 Family = Literal["atari", "minatar", "control", "gymnasium"]
 LEAST_SIDE = 36
-"""Pixels of the shorter side of a picture that convolutions take; smaller ones are numbers like all others."""
+"""Least pixels of the shorter side of a picture for convolutions; smaller ones are numbers like all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvSpec:
-    """What an environment looks like from outside.
+    """The observations and actions of an environment.
 
     Attributes:
-        id: Its name, as in "atari/breakout" or "CartPole-v1".
+        id: Its name, such as "atari/breakout" or "CartPole-v1".
         family: Where it comes from; decides the default preset.
         frame_shape: Shape of one frame.
         dtype: Type of the observations.
         stack: Frames in an observation, the newest last. With 1 an observation is one frame, without an axis for it.
             Frames from before the episode's first are zero.
         high: The number that a network should see as 1: 255 for pictures of bytes, 1 for most other observations.
-        n_actions: A.
-        action_names: A names, to show.
-        axes: Levels of each axis of an action, A in all; empty if actions have no axes.
+        n_actions: Number of actions, A.
+        action_names: A names for display.
+        axes: Levels of each axis of an action, whose product is A; empty if actions have no axes.
         space: A Gymnasium environment's observation space, as `svrl.envs.observations.space_as_json` describes it.
         actions: Its actions, as `svrl.envs.actions.Actions.as_json` describes them; None if they are numbers from 0.
         pictures: Pictures inside an observation that is one row: (first entry, channels, height, width) of each, in
@@ -59,21 +59,21 @@ class EnvSpec:
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Shape of one observation: (stack, *frame_shape), or frame_shape where nothing is stacked."""
+        """Shape of one observation: (stack, *frame_shape), or frame_shape if nothing is stacked."""
         return self.frame_shape if self.stack == 1 else (self.stack, *self.frame_shape)
 
 
 class Step(NamedTuple):
-    """The result of one step of N environments. The arrays stay as they are until the next step.
+    """The result of one step of N environments. The arrays do not change until the next step.
 
     Attributes:
-        observations: (N, *observation_shape), what to act on next; where an episode ended, the first of the new one.
+        observations: (N, *observation_shape), what to act on next; if an episode ended, the first of the new one.
         final_observations: (N, *observation_shape), what the action led to. The same array as `observations`
-            when no episode ended.
+            if no episode ended.
         rewards: (N,), float64, as the environment returns them.
         terminal, truncated, life_lost: (N,), bool; the module explains them.
-        action_masks: (N, A), bool, the valid actions in `observations`; None if every action always is.
-        final_masks: (N, A), bool, those in `final_observations`. A terminal state may have none.
+        action_masks: (N, A), bool, the valid actions in `observations`; None if every action is always valid.
+        final_masks: (N, A), bool, the valid actions in `final_observations`. A terminal state may have none.
     """
 
     observations: np.ndarray
@@ -92,15 +92,15 @@ class Step(NamedTuple):
 
 
 class VectorEnv(Protocol):
-    """N environments. Everything random in them follows from the seed that they were made with.
+    """N environments. All their random numbers follow from the seed that you create them with.
 
-    Subclasses write `reset`, `send`, `recv` and `render`. The other methods suit environments that limit the length of
-    their games themselves, cannot be saved, and hold nothing to release.
+    Subclasses implement `reset`, `send`, `recv` and `render`. The other methods suit environments that limit the length
+    of their games themselves, cannot be saved, and hold nothing to release.
 
     Attributes:
-        spec: What they look like.
+        spec: Their observations and actions.
         count: N.
-        action_masks: (N, A), bool, the valid actions in the newest observations; None if every action always is.
+        action_masks: (N, A), bool, the valid actions in the newest observations; None if every action is always valid.
     """
 
     spec: EnvSpec
@@ -108,7 +108,7 @@ class VectorEnv(Protocol):
     action_masks: np.ndarray | None = None
 
     def reset(self) -> np.ndarray:
-        """Begin an episode in every environment; observations (N, *observation_shape)."""
+        """Begin an episode in every environment; return observations (N, *observation_shape)."""
 
     def send(self, actions: np.ndarray) -> None:
         """Start a step with actions (N,), int64. Native environments compute it while you do other things."""
@@ -117,23 +117,23 @@ class VectorEnv(Protocol):
         """Wait for the step that `send` started."""
 
     def limit_games(self, steps: int) -> bool:
-        """Cut games off after this many steps unless they have a limit already; returns whether it was set."""
+        """Truncate games after this many steps unless they already have a limit; return whether the limit was set."""
         return False
 
     def capture(self) -> Mapping[str, Any] | None:
-        """Everything that later steps depend on, as arrays and JSON types; None if it cannot be saved."""
+        """Return everything that later steps depend on, as arrays and JSON types; None if it cannot be saved."""
         return None
 
     def restore(self, state: Mapping[str, Any]) -> np.ndarray:
-        """Go back to a captured state; returns the observations to act on.
+        """Go back to a captured state; return the observations to act on.
 
         Raises:
-            ValueError: If the state is of other environments, or if these cannot be saved.
+            ValueError: If the state belongs to other environments, or if these cannot be saved.
         """
         raise ValueError(f"{self.spec.id} cannot be restored: its state cannot be saved. Begin new games.")
 
     def render(self, index: int = 0) -> np.ndarray:
-        """A picture of one environment, (H, W, 3), uint8."""
+        """Draw a picture of one environment, (H, W, 3), uint8."""
 
     def close(self) -> None:
         """Release threads and windows."""
@@ -141,16 +141,16 @@ class VectorEnv(Protocol):
 
 
 def step(env: VectorEnv, actions: np.ndarray) -> Step:
-    """Send and receive."""
+    """Step all environments with actions (N,): send and receive."""
     env.send(actions)
     return env.recv()
 
 
 def env_seeds(seed: int, count: int) -> tuple[int, ...]:
-    """A seed in [0, 2^31) for each of `count` environments: number k from SeedSequence([seed, k]), for any count.
+    """A seed in [0, 2^31) for each of `count` environments; seed k comes from SeedSequence([seed, k]) for any count.
 
     Raises:
-        ValueError: If the seed is negative or there is no environment.
+        ValueError: If the seed is negative or `count` is below 1.
     """
     if count < 1:
         raise ValueError(f"At least 1 environment is needed, got {count}.")
@@ -160,7 +160,7 @@ def env_seeds(seed: int, count: int) -> tuple[int, ...]:
 
 
 def checked_actions(actions: np.ndarray, spec: EnvSpec, count: int) -> list[int]:
-    """Actions (N,) as a list.
+    """Return actions (N,) as a list.
 
     Raises:
         ValueError: If they are not N whole numbers, each the number of an action.
@@ -180,8 +180,8 @@ def checked_actions(actions: np.ndarray, spec: EnvSpec, count: int) -> list[int]
 def check_finite(name: str, what: str, numbers: np.ndarray) -> None:
     """Raise ValueError if a number is nan or infinite: an agent would silently learn nothing from it.
 
-    The message says that environment `name` gave `what`, as in "a reward".
+    The message says that environment `name` returned `what`, such as "a reward".
     """
     if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
         wrong = numbers[~np.isfinite(numbers)][0]
-        raise ValueError(f"{name} gave {what} that is not finite ({wrong}). Repair the environment.")
+        raise ValueError(f"{name} returned {what} that is not finite ({wrong}). Repair the environment.")

@@ -1,7 +1,7 @@
-"""What callers pass in: arrays of either kind, generators, and the settings of an estimator.
+"""Check and convert what callers pass in: arrays, generators and the settings of an estimator.
 
 Inside the package everything is torch. These functions convert NumPy arrays at the public edge, so that a caller gets
-back the kind of array that went in, and they check settings when a record is made.
+back the kind of array that went in, and they check settings when a record is created.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DTYPES = (torch.float32, torch.float64)
 
 
 def as_tensor(array: Array) -> torch.Tensor:
-    """A tensor on the same memory, without gradient; raises TypeError for anything that is not an array."""
+    """Return a tensor on the same memory, without gradient; raise TypeError for anything that is not an array."""
     if isinstance(array, torch.Tensor):
         return array.detach()
     if isinstance(array, np.ndarray):
@@ -35,7 +35,7 @@ def as_tensor(array: Array) -> torch.Tensor:
         f"Expected a NumPy array or a torch tensor, got {type(array).__name__}. "
         # numpy.asarray would make an array of one object from a sparse matrix.
         + (
-            "Give a dense array: its .toarray(), with NaN for what is missing."
+            "Give a dense array: its .toarray(), with NaN for missing entries."
             if hasattr(array, "toarray")
             else "Wrap it with numpy.asarray(...)."
         )
@@ -43,7 +43,7 @@ def as_tensor(array: Array) -> torch.Tensor:
 
 
 def as_array(array: Array) -> np.ndarray:
-    """A contiguous NumPy array on the same CPU memory where that is possible."""
+    """Return a contiguous NumPy array, on the same CPU memory where possible."""
     if isinstance(array, torch.Tensor):
         return array.detach().contiguous().numpy()
     if isinstance(array, np.ma.MaskedArray):
@@ -57,7 +57,7 @@ def as_array(array: Array) -> np.ndarray:
 
 
 def as_floating(array: Array, name: str) -> torch.Tensor:
-    """As `as_tensor`, in float32 or float64; whole numbers become float64."""
+    """Like `as_tensor`, but in float32 or float64; whole numbers become float64."""
     tensor = as_tensor(array)
     if tensor.dtype in _DTYPES:
         return tensor
@@ -70,12 +70,12 @@ def as_floating(array: Array, name: str) -> torch.Tensor:
 
 
 def like(tensor: torch.Tensor, numpy: bool) -> Array:
-    """The tensor, or the NumPy array on the same memory."""
+    """Return the tensor, or a NumPy array on the same memory."""
     return tensor.numpy() if numpy else tensor
 
 
 def torch_generator(generator: Generator | None, device: torch.device) -> torch.Generator:
-    """A torch generator on `device`: the caller's own, or a new one seeded from it.
+    """Return a torch generator on `device`: the caller's, or a new one seeded from it.
 
     Without a generator the seed is 0: equal calls give equal results. The global random state is never used.
     """
@@ -90,13 +90,13 @@ def torch_generator(generator: Generator | None, device: torch.device) -> torch.
     else:
         raise TypeError(
             f"Expected a torch.Generator or a numpy.random.Generator, got {type(generator).__name__}. "
-            "Make one with torch.Generator().manual_seed(0) or numpy.random.default_rng(0)."
+            "Create one with torch.Generator().manual_seed(0) or numpy.random.default_rng(0)."
         )
     return torch.Generator(device=device).manual_seed(seed)
 
 
 def check_whole(name: str, **numbers: SupportsIndex) -> None:
-    """Raise ValueError unless all are whole numbers of at least 1, of Python or NumPy."""
+    """Raise ValueError unless all are whole numbers of at least 1, from Python or NumPy."""
     for what, got in numbers.items():
         if not hasattr(got, "__index__") or operator.index(got) < 1:
             raise ValueError(f"{name} needs {what} as a whole number of at least 1, got {got!r}.")
@@ -110,7 +110,7 @@ def check_positive(name: str, **numbers: object) -> None:
 
 
 def check_settings(record: Any, *, whole: tuple[str, ...] = (), positive: tuple[str, ...] = ()) -> None:
-    """Check what estimators have in common, and those fields that are whole or positive numbers.
+    """Check the settings that estimators share, and the fields that are whole or positive numbers.
 
     Raises:
         ValueError: If the output or centre is unknown, clip bounds are in the wrong order, or a number is out of range.
@@ -130,6 +130,6 @@ def check_settings(record: Any, *, whole: tuple[str, ...] = (), positive: tuple[
 
 
 def check_choice(name: str, what: str, got: str, known: tuple[str, ...]) -> None:
-    """Raise ValueError unless this is one of the known choices."""
+    """Raise ValueError unless `got` is one of the known choices."""
     if got not in known:
         raise ValueError(f"{name} has no {what} {got!r}: choose one of {', '.join(known)}.")

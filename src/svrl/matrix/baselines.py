@@ -1,4 +1,4 @@
-"""The baselines: HardImpute, NuclearNorm, USVT and RowMean, each in a few lines around another solver or none."""
+"""Baseline estimators in a few lines each: HardImpute, NuclearNorm, USVT and RowMean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from svrl.matrix.soft_impute_reference import fill
 from svrl.matrix.subspace import top_directions
 
 DECOMPOSE_UP_TO, OVERSAMPLE = 512, 10
-"""Shorter side up to which HardImpute takes a full decomposition, and spare directions beyond."""
+"""Shorter side up to which HardImpute takes a full decomposition, and spare directions above that size."""
 LARGEST_LEVEL, STEPS_A_DECADE = 0.1, 2
 """First level of NuclearNorm's path, as a share of the largest singular value, and levels for each factor of 10."""
 PUBLISHED = 2.02
@@ -32,17 +32,17 @@ class HardImpute:
         Z <- best rank-r approximation of (P(X) + missing part of Z)
 
     Each step lowers |P(Z - X)|_F^2 over matrices of rank r, which is not convex: where it ends depends on the
-    start, and on badly conditioned matrices with few entries it sticks. No shrinkage, so no bias where it
-    works. Mazumder, Hastie and Tibshirani, JMLR 2010, section 8. Stops when the missing entries move by less
-    than `tolerance` of their norm.
+    start, and on badly conditioned matrices with few entries it gets stuck. It does not shrink, so it has no
+    bias where it works. Mazumder, Hastie and Tibshirani, JMLR 2010, section 8. It stops when the missing
+    entries move by less than `tolerance` of their norm.
 
     Attributes:
         rank: Rank of the estimate.
         tolerance: Stop once the missing entries move by less than this fraction of their norm.
-        max_steps: Most iterations. Running out is reported, not raised.
+        max_steps: Most iterations. Running out of them is reported, not raised.
         output: "fill" keeps the observed entries; "estimate" returns the rank-r matrix.
-        centre: What to take out first: "none", "mean", "midrange" or "row".
-        clip: Bounds (low, high) for what is estimated; observed entries that are kept are not touched.
+        centre: What to subtract first: "none", "mean", "midrange" or "row".
+        clip: Bounds (low, high) on estimated entries; observed entries that are kept do not change.
     """
 
     rank: int
@@ -56,7 +56,7 @@ class HardImpute:
         check_settings(self, whole=("rank", "max_steps"))
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
-        """Recover the matrix as factors, or dense where output or clip need it."""
+        """Recover the matrix as factors, or as a dense matrix where output or clip needs one."""
         problem = Problem(observed, self.centre)
         source = torch_generator(generator, problem.values.device)
         values, mask = problem.values, problem.mask
@@ -83,7 +83,7 @@ class HardImpute:
         )
 
     def _truncate(self, filled: torch.Tensor, guess: torch.Tensor, source: torch.Generator) -> Factors:
-        """Factors of the best approximation; `guess` (B, n, k) holds the last right factors, at first none."""
+        """Factors of the best approximation; `guess` (B, n, k) holds the last right factors, with k = 0 at first."""
         rank = min(self.rank, *filled.shape[-2:])
         if min(filled.shape[-2:]) <= DECOMPOSE_UP_TO:
             u, s, vt = torch.linalg.svd(filled, full_matrices=False)
@@ -106,8 +106,8 @@ class NuclearNorm:
     the last one's solution, down to `smallest` times the largest singular value. The observed entries are then kept
     exactly.
 
-    With `weight` mu it is the penalised form  sum over observed (Z_ij - X_ij)^2 + mu |Z|_*  instead, without the usual
-    1/2: Soft-Impute at shrinkage mu / 2. The authors' code calls it with mu = 3.
+    With `weight` mu it solves the penalised form  sum over observed (Z_ij - X_ij)^2 + mu |Z|_*  instead, without the
+    usual 1/2: Soft-Impute at shrinkage mu / 2. The authors' code calls it with mu = 3.
 
     Attributes:
         weight: None for the equality-constrained problem; mu for the penalised one, in units of
@@ -115,11 +115,11 @@ class NuclearNorm:
         smallest: Last shrinkage of the path, as a share of the largest singular value.
         tolerance: Stop each level of the path once the missing entries move by less than this
             fraction of their norm.
-        max_steps: Most iterations a level.
+        max_steps: Most iterations per level.
         output: For the penalised problem, "estimate" (the minimiser) or "fill". The
             equality-constrained problem keeps the observed entries.
-        centre: What to take out first: "none", "mean", "midrange" or "row".
-        clip: Bounds (low, high) for what is estimated; observed entries that are kept are not touched.
+        centre: What to subtract first: "none", "mean", "midrange" or "row".
+        clip: Bounds (low, high) on estimated entries; observed entries that are kept do not change.
     """
 
     weight: float | None = None
@@ -135,11 +135,11 @@ class NuclearNorm:
 
     @classmethod
     def authors(cls) -> NuclearNorm:
-        """The authors' setting: weight 3 without the 1/2, that is shrinkage 1.5 whatever the scale."""
+        """The authors' setting: weight 3 without the 1/2, which is shrinkage 1.5 at any scale."""
         return cls(weight=3.0, output="estimate")
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
-        """Recover the matrix (dense)."""
+        """Recover the matrix as a dense matrix."""
         check_observed(observed)
         soft = SoftImpute(
             tolerance=self.tolerance,
@@ -170,14 +170,14 @@ class USVT:
     Statistics 2015).
 
     The published threshold, 2.02 sqrt(max(m, n) p), is safe for any noise inside [-1, 1]: on matrices of
-    everyday size it often keeps nothing. The threshold "variance" replaces the worst case by what the data
-    show: a missing-entry noise of variance v = p (1 - p) mean(x^2) + p noise^2 has spectral norm about sqrt(v)
+    everyday size it often keeps nothing. The threshold "variance" replaces the worst case with an estimate from
+    the data: missing-entry noise of variance v = p (1 - p) mean(x^2) + p noise^2 has spectral norm about sqrt(v)
     (sqrt(m) + sqrt(n)). Either way the error falls no faster than sqrt(rank / (p n)).
 
     Attributes:
         threshold: "variance" (from the data) or "published" (the universal constant).
         margin: Factor on the threshold "variance". Entries are rarely equally large, and unequal
-            noise has a larger norm than the formula says: near 1, noise is kept for signal.
+            noise has a larger norm than the formula says: a margin near 1 takes noise for signal.
         noise: Standard deviation of the noise on observed entries, in their units, for "variance".
         output: "estimate", or "fill" to keep the observed entries.
     """
@@ -210,7 +210,7 @@ class USVT:
             variance = share * (1 - share) * energy + share * (self.noise / unit[:, 0, 0]) ** 2
             level = self.margin * variance.sqrt() * (m**0.5 + n**0.5)
         kept = torch.where(s > level.unsqueeze(-1), s, torch.zeros_like(s))
-        # With everything observed and no noise nothing is thresholded away; rounding is not a singular value.
+        # With everything observed and no noise the threshold is 0; rounding is not a singular value.
         kept = torch.where(s > 1e-6 * s[:, :1], kept, torch.zeros_like(s))
         estimate = (u * kept.unsqueeze(-2)) @ vt / share[:, None, None]
         return problem.deliver(matrix=estimate.clamp(-1, 1) * unit, rank=(kept > 0).sum(-1), output=self.output)
@@ -218,9 +218,9 @@ class USVT:
 
 @dataclass(frozen=True, kw_only=True)
 class RowMean:
-    """Each row's observed mean in place of its missing entries: the control.
+    """The control: fill each row's missing entries with its observed mean.
 
-    For a Q matrix this says that all unseen actions are worth the same, so it tells how much of an estimator's
+    For a Q matrix this says that all unseen actions are worth the same, so it shows how much of an estimator's
     success is structure and how much is only the value of the state. The estimate has rank 1; a row without an
     observed entry takes the mean of the whole matrix.
 

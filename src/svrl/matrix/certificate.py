@@ -32,7 +32,7 @@ NEGLIGIBLE = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """How far a matrix is from the minimiser. Each attribute has the batch shape.
+    """The distance of a matrix from the minimiser. Each attribute has the batch shape.
 
     Attributes:
         objective: The primal objective, in squared units of the values.
@@ -53,7 +53,7 @@ class Certificate:
     right_misfit: Array
 
     def to_numpy(self) -> Certificate:
-        """The same with NumPy arrays."""
+        """The same certificate with NumPy arrays."""
         return Certificate(**{f.name: as_tensor(getattr(self, f.name)).numpy() for f in fields(self)})
 
 
@@ -78,7 +78,7 @@ def shrink_singular_values(matrix: torch.Tensor, shrinkage: torch.Tensor) -> tup
 
 
 def objective(observed: Observed, matrix: Array, shrinkage: float | Array) -> Array:
-    """`1/2 |P(Z - X)|_F^2 + shrinkage |Z|_*`, in float64, one number a matrix."""
+    """`1/2 |P(Z - X)|_F^2 + shrinkage |Z|_*`, in float64, one number per matrix."""
     z, residual, t = _residual(observed, matrix, shrinkage)
     return like(0.5 * residual.square().sum((-2, -1)) + t * torch.linalg.svdvals(z).sum(-1), observed.numpy)
 
@@ -95,7 +95,7 @@ def duality_gap(observed: Observed, matrix: Array, shrinkage: float | Array) -> 
 
 
 def certify(observed: Observed, matrix: Array, shrinkage: float | Array) -> Certificate:
-    """Compare `matrix` (..., m, n) with the minimiser at this shrinkage, one number or one a matrix."""
+    """Compare `matrix` (..., m, n) with the minimiser at this shrinkage, one number or one per matrix."""
     z, residual, t = _residual(observed, matrix, shrinkage)
     values = observed.tensors[0].double()
     top = largest_singular_value(residual)
@@ -126,7 +126,7 @@ def _residual(
     values, mask = observed.tensors
     z = as_floating(matrix, "matrix").double()
     if z.shape != values.shape:
-        raise ValueError(f"The matrix has shape {tuple(z.shape)} but the observed one {tuple(values.shape)}.")
+        raise ValueError(f"The matrix has shape {tuple(z.shape)} but the observed one has {tuple(values.shape)}.")
     t = torch.as_tensor(shrinkage, dtype=torch.float64, device=z.device).expand(z.shape[:-2])
     if bool((t <= 0).any()):
         raise ValueError(f"A certificate needs a shrinkage above 0, got {float(t.min())}.")

@@ -1,9 +1,9 @@
-"""check_estimator: what every estimator promises, as a suite that you can run on your own.
+"""check_estimator: the promises of every estimator, as a suite that you can run on your own estimator.
 
     from svrl import check_estimator
     check_estimator(MyEstimator(strength=2.0))
 
-Each check is a small function whose docstring is the promise. All estimators of this package pass.
+Each check is a small function whose docstring states the promise. All estimators of this package pass.
 The checks do not measure how good an estimate is. They test that an estimator returns the kind and
 shape of its input, has no side effects, gives equal results for equal seeds, treats a batch as its
 members, and accepts matrices that are legal but odd.
@@ -38,7 +38,7 @@ def check_estimator(estimator: Estimator) -> list[str]:
         The names of the checks, all passed.
 
     Raises:
-        ContractBroken: Naming each check that failed, what it promises and what happened.
+        ContractBroken: If a check fails. The message names each one, what it promises and what happened.
     """
     broken = []
     for check in CHECKS:
@@ -53,7 +53,7 @@ def check_estimator(estimator: Estimator) -> list[str]:
 
 
 def example(*, batch: tuple[int, ...] = (), dtype: torch.dtype = torch.float64, seed: int = 0) -> Observed:
-    """A rank-3 matrix, or a batch, 14 x 9, with noise, of which 80% is observed and every row and column some."""
+    """A noisy rank-3 matrix, 14 x 9, or a batch: 80% is observed, and some entry of every row and column."""
     generator = torch.Generator().manual_seed(seed)
     left = torch.randn(*batch, 14, 3, generator=generator, dtype=torch.float64)
     right = torch.randn(*batch, 9, 3, generator=generator, dtype=torch.float64)
@@ -144,7 +144,7 @@ def follows_row_and_column_order(estimator: Estimator) -> None:
 
 
 def accepts_a_start(estimator: Estimator) -> None:
-    """Starting from its own estimate, or from any matrix of the shape, is allowed and ends finite."""
+    """Starting from its own estimate, or from any matrix of that shape, works and gives finite numbers."""
     observed = example()
     first = estimator(observed, generator=_seeded())
     for start in (first, first.matrix, as_tensor(first.matrix).numpy()):
@@ -153,7 +153,7 @@ def accepts_a_start(estimator: Estimator) -> None:
 
 
 def survives_odd_matrices(estimator: Estimator) -> None:
-    """Zero, constant, fully observed, one-row, one-column, 1 x 1, tiny and huge matrices end finite."""
+    """Zero, constant, fully observed, one-row, one-column, 1 x 1, tiny and huge matrices give finite numbers."""
     everything = torch.ones(6, 5, dtype=torch.bool)
     some = Bernoulli(p=0.6, cover=True).mask((6, 5), _seeded())
     numbers = torch.randn(6, 5, generator=_seeded(), dtype=torch.float64)
@@ -173,7 +173,7 @@ def survives_odd_matrices(estimator: Estimator) -> None:
 
 
 def survives_empty_rows_and_columns(estimator: Estimator) -> None:
-    """Where the caller allowed empty rows and columns, the estimate is finite there too."""
+    """If the caller allows empty rows and columns, the estimate is finite there too."""
     values, mask = (tensor.clone() for tensor in example().tensors)
     mask[2], mask[:, 4] = False, False
     observed = Observed(values=values, mask=mask, allow_empty=True)

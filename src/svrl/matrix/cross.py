@@ -40,7 +40,7 @@ class CrossEstimate(Estimate):
     Attributes:
         rows: (k,) indices of the evaluated rows.
         columns: (l,) indices of the evaluated columns.
-        evaluated: How many entries the caller's function was asked for, probes included.
+        evaluated: How many entries the caller's function evaluated, probes included.
     """
 
     rows: Array
@@ -67,7 +67,7 @@ def cross(
         tolerance: Largest relative root-mean-square error on probe entries.
         first: Rows and columns of the first attempt.
         most: Most rows and columns; by default min(m, n).
-        generator: Draws first columns and probes.
+        generator: Draws the first columns and the probes.
         device: None to call `evaluate` with NumPy arrays and to return them; a device to use torch there.
 
     Returns:
@@ -145,7 +145,7 @@ class _Table:
         return found
 
     def lines(self, axis: int, wanted: Tensor) -> Tensor:
-        """Whole rows (axis 0) or columns (axis 1), (k, length). Asks only for entries that no known line contains."""
+        """Whole rows (axis 0) or columns (axis 1), (k, length). Evaluates only entries that no known line contains."""
         mine, crossing = self.known[axis], self.known[1 - axis]
         new = torch.tensor([line for line in wanted.tolist() if line not in mine], dtype=torch.int64)
         if len(new):
@@ -171,6 +171,6 @@ def skeleton(c: Tensor, r: Tensor, columns: Tensor, cut: float) -> tuple[Tensor,
     """Factors left (m, k) and right (k, n) of C G^+ R; directions of G below `cut` of its norm are left out."""
     u, s, vt = torch.linalg.svd(r[:, columns], full_matrices=False)
     keep = s > cut * s[0]
-    keep[0] = True  # of a zero matrix too, so that factors always have a column
+    keep[0] = True  # for a zero matrix too, so that factors always have a column
     scale = 1.0 / s[keep].clamp(min=torch.finfo(s.dtype).tiny)
     return c @ (vt[keep].mT * scale), u[:, keep].mT @ r

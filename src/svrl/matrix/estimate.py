@@ -21,7 +21,7 @@ Factors = tuple[torch.Tensor, torch.Tensor]
 """Left (B, m, r) and right (B, n, r) of a batch of matrices left @ right.mT."""
 
 FEWEST_TO_HIDE = 20
-"""Observed entries below which no entry can be spared for a held-out error."""
+"""With fewer observed entries than this, none can be spared for a held-out error."""
 
 
 class Outcome(Enum):
@@ -32,7 +32,7 @@ class Outcome(Enum):
 
     CONVERGED = ""
     OUT_OF_STEPS = "Ran out of steps before the change fell below the tolerance: raise max_steps, or the tolerance."
-    NOT_LOW_ENOUGH = "The largest rank that was allowed does not reach the tolerance: allow a larger one."
+    NOT_LOW_ENOUGH = "The largest allowed rank does not reach the tolerance: allow a larger one."
     NOT_FINITE = "The iterates are no longer finite: use float64, more shrinkage, or centre the values."
 
     @property
@@ -55,9 +55,9 @@ _CODES = {outcome: code for code, outcome in enumerate(Outcome)}
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Estimate:
-    """A recovered matrix, or a batch of them, and how it was reached.
+    """A recovered matrix, or a batch of them, and how the estimator found it.
 
-    Arrays are NumPy or torch, as the observed values were. Per-matrix numbers have the batch
+    Arrays are NumPy or torch, like the observed values. Per-matrix numbers have the batch
     shape (...), which is () for a single matrix, and stay on the device.
 
     Attributes:
@@ -68,7 +68,7 @@ class Estimate:
         iterations: Outer iterations spent (...), int64.
         change: Last relative change (...), the number compared with the tolerance.
         shrinkage: Nuclear-norm weight used (...), in units of the values, or None.
-        offset: What centring took out of the values, (..., m, 1) or (..., 1, 1), or None.
+        offset: What centring subtracted from the values, (..., m, 1) or (..., 1, 1), or None.
         kept: Whether observed entries were copied back (output "fill").
         held_out: Relative error (...) on the entries that were hidden while a rank was chosen, or None.
             Near 1, no rank predicts them: do not trust the estimate, whatever its outcome.
@@ -97,8 +97,8 @@ class Estimate:
             if isinstance(left, torch.Tensor) or isinstance(right, torch.Tensor):
                 product: Array = left @ right.swapaxes(-1, -2)
             else:
-                # By torch too: NumPy brings its own BLAS, which rounds differently on some CPUs. torch has no
-                # read-only tensors and would warn, so such an array is copied.
+                # In torch too: NumPy brings its own BLAS, which rounds differently on some CPUs. torch has no
+                # read-only tensors and would warn, so a read-only array is copied.
                 parts = [torch.from_numpy(np.require(part, requirements="W")) for part in (left, right)]
                 product = (parts[0] @ parts[1].mT).numpy()
             object.__setattr__(self, "dense", product)
@@ -116,7 +116,7 @@ class Estimate:
         return bool(self.outcome)
 
     def certify(self, observed: Observed) -> Certificate:
-        """Objective, duality gap and optimality conditions of the convex problem this solved.
+        """Objective, duality gap and optimality conditions of the convex problem that this estimate solves.
 
         Where observed entries were copied back, the minimiser behind them is recovered first by
         one singular-value shrinkage of the filled matrix.
@@ -159,8 +159,7 @@ class Estimator(Protocol):
     """A frozen record of parameters that recovers a matrix from some of its entries.
 
     Implementations are pure: equal arguments and equal generators give equal results, the inputs
-    are not written to and the global random state is left alone. `check_estimator` tests that
-    and more on any object.
+    and the global random state do not change. `check_estimator` tests that and more on any object.
     """
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
@@ -174,11 +173,11 @@ State = TypeVar("State", bound=tuple[torch.Tensor, ...])
 def repeat(
     step: Callable[..., tuple[Any, torch.Tensor]], state: State, tolerance: float, max_steps: int
 ) -> tuple[State, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Repeat a step until every matrix of a batch has settled. A matrix that has settled does not change any more.
+    """Repeat a step until every matrix of a batch has settled. A settled matrix no longer changes.
 
     Args:
-        step: Takes the tensors of the state, (B, ...) each; returns them anew, and each matrix's relative change (B,).
-        state: Where to begin.
+        step: Takes the tensors of the state, (B, ...) each; returns the new state and the relative changes (B,).
+        state: The first state.
         tolerance: A matrix has settled once its change is below this.
         max_steps: Most steps.
 
@@ -202,7 +201,7 @@ def repeat(
 
 
 def choose(condition: torch.Tensor, yes: State, no: State) -> State:
-    """Each tensor (B, ...) of `yes` where the condition (B,) holds, else of `no`."""
+    """Take each tensor (B, ...) from `yes` where the condition (B,) holds, else from `no`."""
     if bool(condition.all()):
         return yes
     parts = zip(yes, no, strict=True)
@@ -217,14 +216,14 @@ def complete(
     allow_empty: bool = False,
     generator: Generator | None = None,
 ) -> Estimate:
-    """Recover a matrix from some of its entries: the short way in.
+    """Recover a matrix from some of its entries, in one call.
 
     Args:
         matrix: (..., m, n), float32 or float64, or nested lists of numbers. Without a mask, NaN marks a missing entry.
         mask: (..., m, n), True where an entry is observed.
-        estimator: How; by default `FactorALS()`, which chooses its rank by held-out error.
+        estimator: The method; by default `FactorALS()`, which chooses its rank by held-out error.
         allow_empty: Accept rows and columns with no observed entry.
-        generator: Source of randomness, where the estimator uses any.
+        generator: Source of randomness, if the estimator uses any.
 
     Returns:
         An Estimate whose `matrix` is of the same kind, shape and precision as the input.
@@ -242,7 +241,7 @@ def complete(
 
 
 def _from_lists(given: Any, name: str) -> Any:
-    """Nested lists as a NumPy array; anything else as it is."""
+    """Nested lists as a NumPy array; anything else unchanged."""
     try:
         return np.asarray(given) if isinstance(given, list | tuple) else given
     except ValueError:

@@ -4,7 +4,7 @@ Minimises over A (m, r) and B (n, r)
 
     1/2 |P(A B' - X)|_F^2 + ridge / 2 (|A|_F^2 + |B|_F^2),    P = projection on the observed entries,
 
-one factor at a time, each half a set of small independent ridge regressions. Because
+one factor at a time: each half is a set of small independent ridge regressions. Because
 |Z|_* = min over Z = A B' of (|A|_F^2 + |B|_F^2) / 2, this is Soft-Impute's problem with shrinkage =
 ridge, restricted to rank r: once r reaches the rank of that minimiser, every stationary point
 with a residual below the ridge in spectral norm is the same global minimum (Srebro, Rennie and
@@ -41,7 +41,7 @@ from svrl.matrix.subspace import balance, relative_change, split, top_directions
 HIDDEN_SHARE = 0.1
 """Share of the observed entries that judge a rank in rank="auto"; the final fit uses them again."""
 ANNEAL_FROM, ANNEAL_BY = 0.02, 4.0
-"""First ridge of a cold start as a share of the largest singular value, and the factor down."""
+"""First ridge of a cold start as a share of the largest singular value, and the divisor from level to level."""
 TINY_ERROR = 3e-3
 """Relative error on hidden entries below which a rank counts as found."""
 LOOK_AHEAD = 5
@@ -68,8 +68,8 @@ class FactorALS:
         tolerance: Stop once A B' moves by less than this fraction of its norm.
         max_steps: Most iterations (a row half and a column half each).
         output: "estimate" returns the factors; "fill" forms the matrix and keeps observed entries.
-        centre: What to take out first: "none", "mean", "midrange" or "row" (each row's mean).
-        clip: Bounds (low, high) for what is estimated; observed entries that are kept are not touched.
+        centre: What to subtract first: "none", "mean", "midrange" or "row" (each row's mean).
+        clip: Bounds (low, high) on estimated entries; observed entries that are kept do not change.
             The estimate is then a matrix, without factors.
     """
 
@@ -90,7 +90,7 @@ class FactorALS:
         check_settings(self, whole=("max_rank", "max_steps"), positive=("ridge", "ratio"))
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
-        """Recover the matrix; factors (..., m, r) and (..., n, r) come back unless output or clip need the matrix."""
+        """Recover the matrix as factors (..., m, r) and (..., n, r), unless output or clip needs the matrix."""
         problem = Problem(observed, self.centre)
         source = torch_generator(generator, problem.values.device)
         most = min(problem.values.shape[-2:])
@@ -127,11 +127,11 @@ class FactorALS:
     def _first_guess(
         self, problem: Problem, start: Start, rank: int, source: torch.Generator
     ) -> tuple[torch.Tensor, Factors, bool]:
-        """The ridge (B,), factors to begin with, and whether any of them are new."""
+        """The ridge (B,), the first factors, and whether any of them are new."""
         values = problem.values
         given = problem.start_factors(start)
         leading, top = given, values.new_zeros(len(values))
-        if given is None or self.ridge is None:  # else nothing needs these directions, which cost most in a loop
+        if given is None or self.ridge is None:  # else nothing needs these directions, the largest cost in a loop
             leading, top = leading_factors(values, problem.mask, rank, source)
         ridge = self._ridge(top, problem)
         if given is not None:
@@ -180,7 +180,7 @@ class FactorALS:
 
 
 def _live_rank(factors: Factors, ridge: torch.Tensor) -> torch.Tensor:
-    """How many singular values of the product (B,) are neither rounding nor crushed by the ridge (B,)."""
+    """How many singular values of the product exceed rounding and are not crushed by the ridge (B,), (B,)."""
     left, right = (torch.nan_to_num(factor, posinf=0.0, neginf=0.0) for factor in factors)
     s = balance(left, right)[1]
     floor = torch.maximum(1e-6 * s[:, :1], 1e-9 * ridge.unsqueeze(-1))
@@ -211,7 +211,7 @@ def _fit_until_flat(
 
 
 def _anneal(values: torch.Tensor, mask: torch.Tensor, factors: Factors, ridge: torch.Tensor) -> Factors:
-    """Bring the ridge down from far above, one iteration a level.
+    """Bring the ridge down from far above, one iteration per level.
 
     A cold start at a tiny ridge fits noise with every factor beyond the true rank, and needs
     hundreds of iterations to undo that. Under a large ridge those factors never grow.
@@ -235,7 +235,7 @@ def _sample(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Random rows and columns of a large matrix: enough to judge its rank, in a fraction of the time.
 
-    Keeps at least five observed entries a row and column for every factor.
+    Keeps at least five observed entries per row and column for every factor.
     """
     _, m, n = values.shape
     share = float(mask.to(torch.float32).mean())
@@ -299,7 +299,7 @@ def residual(values: torch.Tensor, mask: torch.Tensor, left: torch.Tensor, right
 
 
 def squared_residual(values: torch.Tensor, mask: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """|P(X - left right')|_F^2 (B,), block by block, in float64 where it is summed up."""
+    """|P(X - left right')|_F^2 (B,), block by block, with the sum over rows in float64."""
     total = torch.zeros(values.shape[0], dtype=torch.float64, device=values.device)
     for rows in _blocks(mask):
         part = residual(values[:, rows], mask[:, rows], left[:, rows], right)

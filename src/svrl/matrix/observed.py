@@ -1,4 +1,4 @@
-"""Observed: a matrix of which only some entries are known. Bernoulli: draw which entries to look at.
+"""Observed: a matrix with some known entries. Bernoulli: draw the entries to observe.
 
 A mask says which entries are missing, never NaN, so that nothing downstream can mistake a
 gap for a number. Leading axes are a batch of matrices: values and mask are (..., m, n).
@@ -23,8 +23,8 @@ _CPU = torch.device("cpu")
 def _copy_observed(values: Any, mask: Any, out: Any, columns: Any) -> Any:
     """Copy observed entries of (B, m, n) into `out`, zeros elsewhere; one pass, no temporaries.
 
-    Returns the flat position of the first non-finite entry, matrix with nothing observed, empty row and empty column;
-    -1 where all is well. `columns` (n,) is scratch.
+    Returns the flat positions of the first non-finite entry, matrix with nothing observed, empty row and empty column,
+    each -1 if there is none. `columns` (n,) is scratch.
     """
     infinite, nothing, empty_row, empty_column = -1, -1, -1, -1
     batch, m, n = values.shape
@@ -73,7 +73,7 @@ class Observed:
 
     Attributes:
         values: (..., m, n), float32 or float64, NumPy or torch; copied. The copy is zero wherever the mask is False,
-            whatever the values there, NaN included.
+            even where the value is NaN.
         mask: (..., m, n), True where an entry is observed; copied.
         allow_empty: Accept rows and columns with no observed entry. No low-rank method can
             recover those; estimators then return what their regularisation says (often 0).
@@ -100,7 +100,7 @@ class Observed:
         if values.shape != mask.shape:
             raise ValueError(
                 f"values and mask must have one shape, got {tuple(values.shape)} and {tuple(mask.shape)}. "
-                "Give the mask True at each observed entry."
+                "The mask is True at each observed entry."
             )
         if not (mask.dtype.char == "?" if isinstance(mask, np.ndarray) else mask.dtype == torch.bool):
             raise TypeError(f"mask must be boolean, got {str(mask.dtype).removeprefix('torch.')}. Use mask != 0.")
@@ -127,7 +127,7 @@ class Observed:
 
     @property
     def numpy(self) -> bool:
-        """Whether the caller gave NumPy arrays, and so gets NumPy arrays."""
+        """Whether the caller gave NumPy arrays and gets NumPy arrays back."""
         return isinstance(self.values, np.ndarray)
 
     @property
@@ -160,7 +160,7 @@ class Observed:
 
     @classmethod
     def from_nan(cls, matrix: Array, *, allow_empty: bool = False) -> Observed:
-        """Read a matrix (..., m, n) in which NaN marks a missing entry; infinities stay errors."""
+        """Read a matrix (..., m, n) in which NaN marks a missing entry; infinities still raise."""
         values = as_floating(matrix, "matrix")
         mask = ~torch.isnan(values)
         numpy = isinstance(matrix, np.ndarray)
@@ -170,10 +170,10 @@ class Observed:
     def from_entries(
         cls, shape: tuple[int, int], indices: Array, values: Array, *, allow_empty: bool = False
     ) -> Observed:
-        """Scatter values (k,) at flat indices (k,), row by row, of one matrix of the given shape.
+        """Scatter values (k,) to flat indices (k,), numbered row by row, of one matrix of the given shape.
 
-        This is what `Bernoulli.indices` and its siblings return: the cheap form when few entries
-        are evaluated.
+        `Bernoulli.indices` and its siblings return such indices: the cheap form when you evaluate
+        few entries.
         """
         flat, at = as_floating(values, "values"), as_tensor(indices)
         if at.dtype.is_floating_point or at.dtype == torch.bool:
@@ -198,7 +198,7 @@ class Observed:
 
     @classmethod
     def trusted(cls, values: torch.Tensor, mask: torch.Tensor) -> Observed:
-        """Skip the checks, and with them the one synchronisation of the device, in inner loops.
+        """Skip the checks, and so the one synchronisation of the device, in inner loops.
 
         Values must already be zero wherever the mask is False.
         """
@@ -229,7 +229,7 @@ def check_observed(observed: Any) -> None:
         as_tensor(observed)  # raises for anything that is not an array
         raise TypeError(
             f"An estimator takes an Observed, got {type(observed).__name__}. "
-            "Use svrl.complete(matrix, estimator=...), where NaN marks what is missing."
+            "Use svrl.complete(matrix, estimator=...), where NaN marks a missing entry."
         )
 
 
@@ -243,8 +243,8 @@ class Bernoulli:
 
     Attributes:
         p: Probability in (0, 1].
-        cover: Then add one uniformly drawn entry to every empty row and every empty column, so that all of
-            the matrix can be recovered.
+        cover: Add one uniformly drawn entry to every row and column left empty, so that all of the matrix
+            can be recovered.
     """
 
     p: float
@@ -285,7 +285,7 @@ class Bernoulli:
 
 
 def _explicit(generator: Generator, device: torch.device) -> torch.Generator:
-    """Drawing without a generator would draw the same set again and again."""
+    """Raise TypeError without a generator: it would draw the same set again and again."""
     if generator is None:
         raise TypeError("Drawing needs a generator, got None. Use torch.Generator().manual_seed(0), and keep it.")
     return torch_generator(generator, device)

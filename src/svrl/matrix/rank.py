@@ -14,7 +14,7 @@ from svrl.matrix.arrays import Array, as_floating, like
 
 PAPER_ENERGY = 0.99
 ROUNDING = 4 * torch.finfo(torch.float32).eps
-"""Share of a value that may be rounding: a layer may sum some actions in another order than the others."""
+"""Share of a value that may be rounding: a layer may sum some actions in a different order from the others."""
 
 
 def spectrum(matrix: Array, *, centre_rows: bool = False) -> Array:
@@ -22,7 +22,7 @@ def spectrum(matrix: Array, *, centre_rows: bool = False) -> Array:
 
     Args:
         matrix: (..., m, n), finite.
-        centre_rows: Take each row's mean out first: the spectrum of the advantage, not of the value.
+        centre_rows: Subtract each row's mean first: the spectrum of the advantage, not of the value.
     """
     return _back(_spectrum(matrix, centre_rows), matrix)
 
@@ -33,7 +33,7 @@ def approximate_rank(matrix: Array, *, energy: float = PAPER_ENERGY, centre_rows
     Args:
         matrix: (..., m, n), finite.
         energy: Share in (0, 1]; the paper's is 0.99. An energy of 1 counts all nonzero values.
-        centre_rows: Take each row's mean out first.
+        centre_rows: Subtract each row's mean first.
 
     Returns:
         (...), int64; 0 for a zero matrix.
@@ -59,9 +59,9 @@ def energies(q: torch.Tensor, *, centre_rows: bool = False) -> torch.Tensor:
     """Squared singular values (..., min(B, A)) of (..., B, A), descending, float64.
 
     They are the eigenvalues of the Gram matrix of the shorter side, which takes less than half the
-    time of singular values. What lies below rounding is 0: singular values under about 1e-7 of the largest,
-    which is also as far as a network's float32 can be trusted. Centring removes the values and leaves their
-    rounding, so there singular values under `ROUNDING` of the norm before it are 0 too: equal actions have rank 0.
+    time of singular values. Rounding counts as 0: singular values under about 1e-7 of the largest, which is also
+    the precision of a network's float32. Centring removes the values and leaves their rounding, so with it
+    singular values under `ROUNDING` of the norm before centring are 0 too: equal actions have rank 0.
     """
     q = q.detach().cpu().double()
     noise = torch.zeros((), dtype=torch.float64)
@@ -86,7 +86,7 @@ def ranks_at(squares: torch.Tensor, energy: float) -> torch.Tensor:
 
 
 def check_energy(energy: float) -> None:
-    """Raise ValueError unless this is a share in (0, 1]."""
+    """Raise ValueError unless `energy` is a share in (0, 1]."""
     if not 0.0 < energy <= 1.0:
         raise ValueError(f"The energy is a share in (0, 1], got {energy}.")
 

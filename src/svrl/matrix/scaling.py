@@ -1,4 +1,4 @@
-"""What surrounds a solver: centring and scaling before an estimation, and undoing both after it.
+"""Centre and scale before an estimation, and undo both after it.
 
 Shrinkage pulls missing entries towards zero, so it matters where zero is. Solvers see a batch of centred matrices
 (B, m, n) in torch. `Problem` turns the caller's arrays into that batch and the result back into the caller's arrays: it
@@ -28,16 +28,16 @@ class Problem:
     Attributes:
         values: (B, m, n), centred, zero where unobserved.
         mask: (B, m, n).
-        offset: (B, m, 1) or (B, 1, 1) that centring took out, or None.
-        unit: (B, 1, 1) that everything here was divided by, or None for ordinary numbers.
+        offset: (B, m, 1) or (B, 1, 1), what centring subtracted, or None.
+        unit: (B, 1, 1), the divisor of everything here, or None for ordinary numbers.
         observed: The caller's record.
     """
 
     def __init__(self, observed: Observed, centre: Centre, *, rescale: bool = True) -> None:
-        """Flatten the leading axes and take the centre out.
+        """Flatten the leading axes and subtract the centre.
 
-        With `rescale`, a power of two divides numbers so large or small that their squares would leave the range of
-        floating point, which loses nothing. This check synchronises the device.
+        With `rescale`, a power of two divides numbers whose squares would leave the range of floating point, which
+        loses nothing. This check synchronises the device.
         """
         check_observed(observed)
         self.observed = observed
@@ -51,7 +51,7 @@ class Problem:
         self.values = values
 
     def absolute(self, number: float) -> torch.Tensor:
-        """A number in the caller's units, (B,) and float64, in the units of this problem."""
+        """Convert a number in the caller's units to the units of this problem, (B,), float64."""
         values = self.values
         numbers = torch.full(values.shape[:1], number, dtype=torch.float64, device=values.device)
         return numbers if self.unit is None else numbers / self.unit[:, 0, 0].double()
@@ -68,7 +68,7 @@ class Problem:
         return matrix if self.offset is None else matrix - self.offset
 
     def start_factors(self, start: Start) -> Factors | None:
-        """The factors (B, m, r) and (B, n, r) of the caller's start, or None if it has none that fit as they are."""
+        """The factors (B, m, r) and (B, n, r) of the caller's start, or None if it has none that fit unchanged."""
         if not isinstance(start, Estimate) or start.factors is None:
             return None
         if self.offset is not None or self.unit is not None:
@@ -81,7 +81,7 @@ class Problem:
     def _check_start(self, shape: tuple[int, ...], *parts: torch.Tensor) -> None:
         if shape != self.observed.shape:
             raise ValueError(
-                f"start has shape {shape} but the observed matrix is {self.observed.shape}. "
+                f"start has shape {shape} but the observed matrix has {self.observed.shape}. "
                 "Warm-start from an estimate of the same shape, or leave start out."
             )
         if not all(bool(torch.isfinite(part).all()) for part in parts):
@@ -159,7 +159,7 @@ def means_of_rows(rows: torch.Tensor, values: torch.Tensor, count: int) -> torch
 
 
 def offset_of(values: torch.Tensor, mask: torch.Tensor, centre: Centre) -> torch.Tensor | None:
-    """What to subtract from (B, m, n): nothing, one number a matrix (B, 1, 1) or one a row (B, m, 1).
+    """What to subtract from (B, m, n): nothing, one number per matrix (B, 1, 1) or per row (B, m, 1).
 
     A row without an observed entry takes the mean of the whole matrix.
     """
@@ -190,7 +190,7 @@ Scale = Literal["none", "minmax", "row"]
 
 
 class Completed(NamedTuple):
-    """Matrices completed inside a scaling: matrix and estimate (..., m, n), rank and code (...)."""
+    """The result of `complete_scaled`: matrix and estimate (..., m, n), rank and code (...)."""
 
     matrix: torch.Tensor
     estimate: torch.Tensor
@@ -209,10 +209,10 @@ def complete_scaled(
     Args:
         estimator: Completes the scaled matrices.
         q: (..., m, n), float32 or float64; all entries, observed or not.
-        mask: (..., m, n), what is observed.
+        mask: (..., m, n), True where an entry is observed.
         scale: "minmax" maps the smallest and the largest entry to -1 and 1, and clips the estimate to that range;
-            "row" takes out the mean of each row's observed entries; "none" does nothing.
-        fill: Keep the observed entries. A row without one, and a matrix whose estimate is not finite, keeps all.
+            "row" subtracts the mean of each row's observed entries; "none" does nothing.
+        fill: Keep the observed entries. A row without any, and a matrix whose estimate is not finite, keeps q.
     """
     at_once = getattr(estimator, "complete_scaled", None)
     done: Completed | None = None if at_once is None else at_once(q, mask, scale=scale, fill=fill)
@@ -251,8 +251,8 @@ def _scaled(
 def scale_on_cpu(q: Any, mask: Any, by_row: Any, by_range: Any, values: Any, offset: Any, factor: Any) -> Any:
     """`_scaled` without torch, whose calls would cost most for one small matrix; False if q (B, m, n) is not finite.
 
-    Writes observed entries, scaled, to `values` (B, m, n), which holds zeros, and what undoes this to offset (B, m) and
-    factor (B,). Sums each row in float64, one entry after the other.
+    Writes the scaled observed entries to `values` (B, m, n), which holds zeros. Offset (B, m) and factor (B,) receive
+    what undoes the scaling. Sums each row in float64, one entry after the other.
     """
     one, half = q.dtype.type(1), q.dtype.type(0.5)
     for b in range(q.shape[0]):

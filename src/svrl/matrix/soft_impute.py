@@ -6,11 +6,11 @@ Minimises over Z
 
 where |Z|_* is the sum of the singular values (Mazumder, Hastie and Tibshirani, JMLR 2010; the
 paper's equation for Soft-Impute). The problem is convex and all solvers here reach the same
-minimum; they differ in what they cost:
+minimum; they differ in cost:
 
 - "small" (SI-RF): batches of matrices up to 512 x 64, a compiled loop without Python inside;
 - "path": one large matrix whose minimiser has a low rank, see `solve_path`;
-- "plain": the published iteration, of any shape; "accelerated": the same with momentum.
+- "plain": the published iteration, for any shape; "accelerated": the same with momentum.
 
 Shrinkage biases: every singular value of the estimate is too small by about the shrinkage over
 the observed share, and missing entries are pulled towards zero. Where values are far from zero
@@ -49,7 +49,7 @@ Solver = Literal["auto", "small", "path", "plain", "accelerated"]
 LONGEST_SIDE, SHORTEST_SIDE = 512, 64
 """Up to this size SI-RF is the fastest: its basis stays in the cache."""
 FIRST_RANK, LOOK_EVERY = 8, 4
-"""Directions that "path" begins with, and iterations between two looks for more."""
+"""Directions that "path" begins with, and iterations between two searches for more."""
 ROUNDING = 8
 """A change of fewer units in the last place is rounding: factors that have settled still move by 2 to 7."""
 
@@ -64,13 +64,13 @@ class SoftImpute:
             centred) matrix; the authors' is 1/50.
         tolerance: Stop once the missing entries (with "path": the whole estimate) move by less
             than this fraction of their norm in one iteration.
-        max_steps: Most iterations. Running out is reported, not raised.
+        max_steps: Most iterations. Running out of them is reported, not raised.
         output: "estimate" returns the minimiser Z; "fill" keeps the observed entries and takes
             only the missing ones from Z, as the authors' code does.
-        centre: What to take out before and add back after: "none", "mean", "midrange" (of the
+        centre: What to subtract before and add back after: "none", "mean", "midrange" (of the
             observed entries) or "row" (each row's observed mean).
-        clip: Bounds (low, high) for what is estimated; observed entries that are kept are not touched.
-        solver: "auto" chooses by size; the others are named in the module's text.
+        clip: Bounds (low, high) on estimated entries; observed entries that are kept do not change.
+        solver: "auto" chooses by size; "small", "path", "plain" and "accelerated" force one.
     """
 
     shrinkage: float | None = None
@@ -90,17 +90,17 @@ class SoftImpute:
     def authors(cls, **changes: object) -> SoftImpute:
         """The authors' rule, iterate for iterate (fancyimpute's defaults).
 
-        Shrinkage of 1/50 of the largest singular value, zeros as the first guess, at most 100
-        published iterations, stop at a relative change of 1e-3 of the missing entries, observed
-        entries kept. Agrees with fancyimpute to 1e-5.
+        The shrinkage is 1/50 of the largest singular value and the first guess is zero. At most 100
+        published iterations run, until the missing entries change by less than 1e-3 of their norm,
+        and the observed entries are kept. Agrees with fancyimpute to 1e-5.
         """
         record = cls(tolerance=1e-3, max_steps=100, output="fill", solver="plain")
         return replace(record, **changes)  # type: ignore[arg-type]
 
     def captures(self, m: int, n: int, device: torch.device) -> bool:
-        """Whether a call on float32 matrices (..., m, n) can be recorded in a CUDA graph, because it never waits.
+        """Whether a CUDA graph can record a call on float32 matrices (..., m, n), because the call never waits.
 
-        On a device without graphs there is nothing to wait for.
+        On a device without graphs, calls with these settings return True.
         """
         if self.centre != "none" or not self._small(m, n):
             return False
@@ -108,7 +108,7 @@ class SoftImpute:
         return device.type != "cuda" or serves(max(m, n), min(m, n), kind, device)
 
     def complete_scaled(self, q: torch.Tensor, mask: torch.Tensor, *, scale: Scale, fill: bool) -> Completed | None:
-        """`svrl.matrix.scaling.complete_scaled` in one kernel, or None for matrices or settings that have none."""
+        """`svrl.matrix.scaling.complete_scaled` in one kernel, or None if no kernel fits these matrices or settings."""
         m, n = q.shape[-2:]
         plain = self.shrinkage is None and self.output == "estimate" and self.centre == "none" and self.clip is None
         if not (plain and m >= n and self._small(m, n)):
@@ -135,7 +135,7 @@ class SoftImpute:
         return Completed(*map(torch.from_numpy, (matrix, found.matrix, found.rank, found.code)))
 
     def __call__(self, observed: Observed, *, start: Start = None, generator: Generator | None = None) -> Estimate:
-        """Recover the matrix; with solver "path" and output "estimate" as factors, else dense."""
+        """Recover the matrix: as factors with solver "path" and output "estimate", else dense."""
         check_observed(observed)
         m, n = observed.shape[-2:]
         small = self._small(m, n)
@@ -156,7 +156,7 @@ class SoftImpute:
         return self.solver == "small" or (self.solver == "auto" and fits)
 
     def _straight_to_the_kernel(self, observed: Observed, values: np.ndarray, mask: np.ndarray) -> Estimate:
-        """The common small case from arrays to arrays: what is left around the kernel is a few microseconds."""
+        """Solve the common small case from arrays to arrays, with a few microseconds of overhead around the kernel."""
         from svrl.matrix.soft_impute_kernel import solve_on_cpu
 
         *batch, m, n = values.shape
@@ -178,7 +178,7 @@ class SoftImpute:
         )
 
     def _solve_small(self, problem: Problem, start: Start) -> Solution[torch.Tensor]:
-        """SI-RF: compiled by numba on the CPU, by NVRTC on a GPU, and in torch where that kernel does not serve."""
+        """SI-RF: compiled by numba on the CPU, by NVRTC on a GPU, and in torch where that kernel does not fit."""
         values, mask, first = problem.values, problem.mask, problem.start_matrix(start)
         shrinkage = None if self.shrinkage is None else problem.absolute(self.shrinkage)
         wide = values.shape[-2] < values.shape[-1]
@@ -244,7 +244,7 @@ def _matrix(solution: Solution[torch.Tensor]) -> torch.Tensor:
 
 
 def _stack(solved: list[Solution[torch.Tensor]]) -> Solution[torch.Tensor]:
-    """Join single solutions; a batch of factors may differ in rank, so the matrices are formed."""
+    """Join single solutions as dense matrices, because their factors may differ in rank."""
     numbers = (torch.cat(parts) for parts in zip(*(one[1:6] for one in solved), strict=True))
     return Solution._make((torch.cat([_matrix(one) for one in solved]), *numbers, None))
 

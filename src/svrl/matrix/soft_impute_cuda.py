@@ -1,4 +1,4 @@
-"""SI-RF on a GPU: launches the kernel of soft_impute_cuda.cu, one block a matrix.
+"""SI-RF on a GPU: launches the kernel of soft_impute_cuda.cu, one block per matrix.
 
 It supports matrices (m, n) of at most 32 columns whose work fits in the shared memory of a block: 512 x 32 on an
 H200 in float32, 128 x 18 on every GPU. Nothing here waits for the device, and a CUDA graph can capture the
@@ -22,10 +22,10 @@ from svrl.runtime.nvrtc import Kernel, NoCompilerError, compiled
 LANES = 32
 """Threads of a warp."""
 MOST_COLUMNS = LANES
-"""A thread of a warp for each."""
+"""Each column takes a thread of a warp."""
 MOST_WARPS = 16
 SCALES: tuple[Scale, ...] = ("none", "minmax", "row")
-"""Each at the number that it has in soft_impute_cuda.cu's `Scaling`."""
+"""In the order of `Scaling` in soft_impute_cuda.cu."""
 REALS = {torch.float32: "float", torch.float64: "double"}
 
 
@@ -53,7 +53,7 @@ def solve_on_gpu(
 def complete_scaled_on_gpu(
     q: torch.Tensor, mask: torch.Tensor, *, scale: Scale, fill: bool, ratio: float, tolerance: float, max_steps: int
 ) -> Completed:
-    """What `svrl.matrix.scaling.complete_scaled` does to q (B, m, n), m >= n, in one launch."""
+    """`svrl.matrix.scaling.complete_scaled` for q (B, m, n), m >= n, in one launch."""
     matrix, estimate = (torch.empty_like(q, memory_format=torch.contiguous_format) for _ in range(2))
     levels = q.new_empty(len(q), dtype=torch.float64)
     _, _, rank, code = _launch(q, mask, None, matrix, estimate, levels, scale, ratio, tolerance, max_steps, fill)
@@ -73,7 +73,7 @@ def _launch(
     max_steps: int,
     fill: bool,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Writes to result, estimate and levels; returns change, iterations, rank and code, (B,) each."""
+    """Write to result, estimate and levels; return change, iterations, rank and code, (B,) each."""
     batch, m, n = values.shape
     values, mask = values.contiguous(), mask.contiguous()
     change = torch.empty_like(levels)
@@ -93,12 +93,12 @@ def _launch(
 
 
 def working_type(dtype: torch.dtype, shrinkage: object, ratio: float) -> torch.dtype:
-    """float64 where float32 may lose the shrinkage: where it is a small or an unknown share."""
+    """float64 where float32 may lose the shrinkage, because it is a small or an unknown share."""
     return dtype if shrinkage is None and ratio >= FINEST_IN_SINGLE else torch.float64
 
 
 def serves(m: int, n: int, dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether the kernel takes matrices (m, n), m >= n, of its working type here. Warns if it cannot be compiled."""
+    """Whether the kernel supports matrices (m, n), m >= n, of this type on this device. Warns if it cannot compile."""
     if device.type != "cuda" or dtype not in REALS or n > MOST_COLUMNS:
         return False
     most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 48 << 10)
@@ -134,4 +134,4 @@ def _source() -> str:
 
 @functools.cache
 def _warn_once(reason: str) -> None:
-    warnings.warn(f"Soft-Impute on the GPU goes without its kernel, which is slower. {reason}", stacklevel=4)
+    warnings.warn(f"Soft-Impute on the GPU runs without its kernel, which is slower. {reason}", stacklevel=4)

@@ -28,11 +28,11 @@ that gave the largest singular value. Rotations that cannot matter are skipped: 
 jointly stay below the shrinkage, and where the change of W is small against I - W.
 
 A matrix F (m, n) is held by columns, `columns` (n, padded m), and by rows, `rows` (m, padded n), because the
-rotations read columns and Gauss-Seidel reads rows. Its right singular vectors are approached by the first
-`count` rows of `basis` (n, padded n); `turned` (n, padded m) holds the rows F v_k. `missing` lists the missing columns
-of row 0, then of row 1, and so on; those of row i are missing[first[i] : first[i + 1]].
+rotations read columns and Gauss-Seidel reads rows. The first `count` rows of `basis` (n, padded n) approach its right
+singular vectors; `turned` (n, padded m) holds the rows F v_k. `missing` lists the missing columns of row 0, then of
+row 1, and so on; those of row i are missing[first[i] : first[i + 1]].
 
-`soft_impute_reference.py` is the same method in plain torch: read that first.
+`soft_impute_reference.py` has the same method in plain torch: read it first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ COMPILE: dict[str, Any] = {
     "cache": True,
 }
 INNER: dict[str, Any] = {**COMPILE, "cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""For functions that only compiled code calls. Without entry points all compile in two thirds of the time."""
+"""For functions that only compiled code calls. Without entry points compilation takes two thirds of the time."""
 
 CONVERGED, OUT_OF_STEPS, NOT_FINITE = (
     outcome.code for outcome in (Outcome.CONVERGED, Outcome.OUT_OF_STEPS, Outcome.NOT_FINITE)
@@ -69,7 +69,7 @@ FEWEST = 5
 SKIP = 0.3
 """A rotation is skipped if it would change W by less than this share of the tolerance."""
 GUARDS = 2
-"""Directions followed beside the surviving ones, so that the iteration notices one that rises to the shrinkage."""
+"""Directions followed besides the surviving ones, so that the iteration notices one that rises to the shrinkage."""
 EARLY = 3
 """Steps that may use a higher shrinkage, the length of the shortest direction followed, to stay cheap."""
 CLEAN_EVERY = 16
@@ -89,7 +89,7 @@ def solve_on_cpu(
     *,
     fill: bool,
 ) -> Solution[np.ndarray]:
-    """Complete contiguous values (B, m, n), m >= n. Without torch, whose calls would cost most for one small matrix."""
+    """Complete contiguous values (B, m, n), m >= n. Avoids torch, whose calls would cost most for one small matrix."""
     if values.dtype == np.float32 and _too_fine(values, shrinkage, ratio):
         start = None if start is None else start.astype(np.float64)
         rest = shrinkage, ratio, start, tolerance, max_steps
@@ -126,7 +126,7 @@ Workspace = namedtuple(
     "Workspace",
     "rows columns turned basis hat y squares uncovered keep first missing before pull last",
 )
-"""Scratch arrays for matrices of one shape, made once for a whole batch."""
+"""Scratch arrays for matrices of one shape, created once for a whole batch."""
 
 
 # The singular vectors.
@@ -134,7 +134,7 @@ Workspace = namedtuple(
 
 @njit(forceinline=True, **INNER)
 def dot(a, i, b, j, width):
-    """The product of row i of a and row j of b."""
+    """The dot product of row i of a and row j of b."""
     total = a.dtype.type(0)
     for k in range(width):
         total += a[i, k] * b[j, k]
@@ -218,7 +218,7 @@ def largest_square(columns, krylov, diagonal, beside, uncovered, y, n):
         norm = math.sqrt(np.float64(dot(krylov, following, krylov, following, wide)))
         beside[step] = norm
         if norm <= 1e-7 * top:
-            # The space so far is invariant: look for the rest of the spectrum beside it.
+            # The space so far is invariant: look for the rest of the spectrum outside it.
             beside[step] = 0.0
             complete_basis(krylov, following, following + 1, uncovered, n)
             old = 0.0
@@ -290,7 +290,7 @@ def _largest_root(diagonal, beside, size):
 def clean(basis, count):
     """Gram-Schmidt on the first `count` rows of `basis`; a row that depends on those before it becomes zero.
 
-    What is left of a row is scaled to length 1 before it is projected again, and accepted once a projection
+    The rest of a row is scaled to length 1 before the next projection, and accepted once a projection
     leaves most of it. Otherwise rounding would pass for a direction, and rotations would carry it into the others.
     """
     wide = basis.shape[1]
@@ -318,9 +318,9 @@ def clean(basis, count):
 
 @njit(**INNER)
 def sweep(turned, basis, squares, keep, shrinkage, skip, n):
-    """One cyclic sweep of one-sided Jacobi; returns how many rotations it took.
+    """Run one cyclic sweep of one-sided Jacobi; return how many rotations it took.
 
-    The rows of `turned` are F v_k; squares and keep are left holding |F v_k|^2 and what survives.
+    The rows of `turned` are F v_k; at the end squares holds |F v_k|^2 and keep the shares that survive.
     """
     tall = turned.shape[1]
     wide = basis.shape[1]
@@ -374,7 +374,7 @@ def sweep(turned, basis, squares, keep, shrinkage, skip, n):
 
 @njit(**INNER)
 def hat_matrix(basis, keep, hat, count, n):
-    """Set `hat` to V diag(keep) V'; returns how many directions survive."""
+    """Set `hat` to V diag(keep) V'; return how many directions survive."""
     wide = basis.shape[1]
     clear(hat)
     rank = 0
@@ -419,7 +419,7 @@ def relax_rows(rows, columns, missing, first, hat, before, pull, last):
     """Gauss-Seidel on each row's missing entries, W frozen.
 
     Returns the squared step, the squared size of the old entries, and the product that tells
-    whether the momentum points uphill. `before` receives the entries as they were; `pull` is scratch.
+    whether the momentum points uphill. `before` receives the old entries; `pull` is scratch.
     """
     one = rows.dtype.type(1)
     wide = rows.shape[1]
@@ -582,9 +582,9 @@ def _sort_to_front(basis, squares, keep, wanted, count):
 
 @njit(inline="always", **INNER)
 def _freeze(w, shrinkage, skip, early, count, n):
-    """Bring the basis and what survives up to date with the filled matrix.
+    """Update the basis and the surviving shares for the filled matrix.
 
-    Returns the upper bound, the number of directions to follow from here, and whether it is sure
+    Returns the upper bound, the number of directions to follow from here, and whether it is certain
     that no other direction survives.
     """
     floor = shrinkage * shrinkage
@@ -645,7 +645,7 @@ def _iterate(w, shrinkage, tolerance, max_steps, count, n):
         if step % CLEAN_EVERY == 0:
             clean(w.basis, count)
         early = step <= EARLY and lowest == np.inf
-        while True:  # once, or again after a step back; a loop, so that what is inlined has one place
+        while True:  # once, or again after a step back; a loop, so that _freeze is inlined in one place
             bound, count, sure = _freeze(w, shrinkage, SKIP * tolerance, early, count, n)
             if not (bound > lowest + slack and theta > 1.0):
                 break
@@ -673,7 +673,7 @@ def _iterate(w, shrinkage, tolerance, max_steps, count, n):
 
 @njit(**INNER)
 def _shrink_exactly(w, shrinkage, tolerance, count, n):
-    """Sweep until nothing turns any more, so that F W is the minimiser; returns its rank."""
+    """Sweep until nothing rotates any more, so that F W is the minimiser; return its rank."""
     complete_basis(w.basis, count, n, w.uncovered, n)
     clean(w.basis, n)
     turn(w.columns, w.basis, w.turned, n, n)
@@ -685,7 +685,7 @@ def _shrink_exactly(w, shrinkage, tolerance, count, n):
 
 @njit(inline="always", **INNER)
 def _solve_one(values, mask, start, warm, shrinkage, ratio, tolerance, max_steps, fill, w, out):
-    """One matrix (m, n); returns shrinkage, steps, rank and the last change."""
+    """Solve one matrix (m, n); return shrinkage, steps, rank and the last change."""
     m, n = values.shape
     scale = largest(values, mask)
     if scale == 0.0:
@@ -730,9 +730,9 @@ def solve_range(values, mask, start, warm, ratio, tolerance, max_steps, fill, lo
     """Solve matrices low..high-1 of a batch (B, m, n) with m >= n, one after the other.
 
     `out` receives the filled matrices, or the minimisers if not `fill`. `real` (2, B) holds the
-    shrinkage, absolute if `ratio` is 0 and to be set to ratio times the largest singular value of
-    the zero-filled matrix otherwise, and receives the last change. `whole` (3, B) receives steps,
-    rank and outcome code.
+    absolute shrinkage if `ratio` is 0; otherwise it receives ratio times the largest singular value
+    of the zero-filled matrix. It also receives the last change. `whole` (3, B) receives steps, rank
+    and outcome code.
     """
     w = _workspace(values)
     for b in range(low, high):

@@ -34,7 +34,7 @@ Kind = TypeVar("Kind")
 
 
 class Solution(NamedTuple, Generic[Kind]):
-    """A batch of solved matrices, before the centre is added back; tensors, or NumPy arrays from the CPU's kernel.
+    """A batch of solved matrices, before the centre is added back; tensors, or NumPy arrays from the CPU kernel.
 
     Attributes:
         matrix: A Kind (B, m, n), the minimiser or, from SI-RF with `fill`, the observed entries and the missing ones
@@ -63,7 +63,7 @@ def solve_plain(
     *,
     momentum: bool,
 ) -> Solution[torch.Tensor]:
-    """Complete values (B, m, n) with shrinkage (B,); a matrix that has settled does not change any more."""
+    """Complete values (B, m, n) with shrinkage (B,); a settled matrix no longer changes."""
 
     def step(
         filled: torch.Tensor, last: torch.Tensor, theta: torch.Tensor, *_: torch.Tensor
@@ -86,11 +86,11 @@ def solve_plain(
 def fill(
     values: torch.Tensor, mask: torch.Tensor, filled: torch.Tensor, approximation: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Missing entries from an approximation of the filled matrix, all (B, m, n).
+    """Fill the missing entries from an approximation of the filled matrix, all (B, m, n).
 
     Returns:
-        The matrix filled anew; how far its missing entries moved, zero where observed; the same relative to their norm,
-        (B,) and float64.
+        The newly filled matrix; how far its missing entries moved, zero where observed; the relative change, (B,)
+        and float64.
     """
     moved = (approximation - filled).masked_fill(mask, 0)
     return torch.where(mask, values, approximation), moved, _relative(moved, filled, mask)
@@ -104,7 +104,7 @@ def _relative(moved: torch.Tensor, filled: torch.Tensor, mask: torch.Tensor) -> 
 
 
 def _momentum(theta: torch.Tensor, uphill: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Nesterov's next theta (B,) and the weight of the last step (B,); starts again where the step points uphill."""
+    """Nesterov's next theta (B,) and the weight of the last step (B,); restarts where the step points uphill."""
     theta = torch.where(uphill, 1.0, theta)
     following = (1 + (1 + 4 * theta**2).sqrt()) / 2
     return following, (theta - 1) / following
@@ -161,7 +161,7 @@ def solve_in_torch(
 def _iterate(
     f: torch.Tensor, mask: torch.Tensor, t: torch.Tensor, running: torch.Tensor, tolerance: float, max_steps: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Relax and extrapolate until every matrix has settled: F, steps, last change, and which matrices still run."""
+    """Relax and extrapolate until every matrix settles; return F, steps, last change, and which matrices still run."""
     steps = torch.zeros(len(f), dtype=torch.int64, device=f.device)
     change = torch.where(running, torch.inf, 0.0).double()
     lowest = torch.full_like(t, torch.inf)

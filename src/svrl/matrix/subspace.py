@@ -1,6 +1,6 @@
 """Leading singular directions by block power iteration, and small algebra on factors.
 
-Everything is batched over (B, m, n) and made of matrix products and thin QR, so it runs at the
+Everything is batched over (B, m, n) and uses matrix products and thin QR, so it runs at the
 speed of a product on any device and never forms an m x m or n x n matrix.
 """
 
@@ -28,7 +28,7 @@ def top_directions(
         matrix: (B, m, n).
         count: How many directions; capped at min(m, n).
         generator: Draws the first guess.
-        guess: (B, n, k) to start from instead; it is filled up to `count` at random.
+        guess: (B, n, k) to start from instead; random directions fill it up to `count`.
         tolerance: Stop when no watched singular value moves by more than this share of the largest.
         max_steps: Most power steps.
         watch: How many leading singular values must settle; by default all.
@@ -51,7 +51,7 @@ def top_directions(
 def power_iteration(
     matrix: torch.Tensor, right: torch.Tensor, max_steps: int, tolerance: float = 0.0, watch: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """As `top_directions`, of (..., m, n), from the directions `right` (..., n, k); without a tolerance, all steps."""
+    """Like `top_directions` for (..., m, n), from directions `right` (..., n, k); tolerance 0 runs all steps."""
     old = matrix.new_zeros(*matrix.shape[:-2], 1)
     for _ in range(max_steps):
         left = torch.linalg.qr(matrix @ right)[0]
@@ -72,7 +72,7 @@ def split(u: torch.Tensor, s: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tens
 
 
 def leading_directions(matrix: torch.Tensor, right: torch.Tensor, passes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Left (..., m, k), which carries the lengths, and orthonormal right (..., n, k) after so many power steps."""
+    """Left (..., m, k), which carries the lengths, and orthonormal right (..., n, k) after `passes` power steps."""
     u, s, v = power_iteration(matrix, right, passes)
     return u * s.unsqueeze(-2), v
 

@@ -38,8 +38,8 @@ class Axis:
     """One coordinate of the state.
 
     Attributes:
-        name: For labels of plots, with its unit: "angle (rad)".
-        low, high: The box, both ends on the grid.
+        name: Name for plot labels, with its unit: "angle (rad)".
+        low, high: Ends of the box, both on the grid.
         points: Grid points, at least 2.
         periodic: Whether high and low are the same place.
     """
@@ -74,11 +74,11 @@ class ControlTask:
         step: (states (..., d), actions (..., k), noise (..., d)) -> next states (..., d). Add the noise where it
             enters; it is zero in backups.
         reward: (states (..., d), actions (..., k)) -> (...).
-        gamma: In (0, 1).
-        reward_range: Bounds (low, high) on the reward, if you know them. Otherwise a grid looks at every pair once.
+        gamma: Discount factor in (0, 1).
+        reward_range: Bounds (low, high) on the reward, if you know them. Otherwise a grid evaluates every pair once.
         noise: Standard deviation of the noise on each coordinate, (d,), in its unit.
-        metric: Judges a rollout beside its return, as `svrl.UprightNorm` does; or None.
-        label: Variant and switches, for results. JSON types only.
+        metric: Judges a rollout in addition to its return, like `svrl.UprightNorm`; or None.
+        label: Variant and switches to report with results. JSON types only.
     """
 
     name: str
@@ -145,7 +145,7 @@ class ControlTask:
 
     @property
     def n_actions(self) -> int:
-        """A."""
+        """A, the number of actions."""
         return len(self.actions)
 
     def states(self) -> Tensor:
@@ -167,7 +167,7 @@ class ControlTask:
         return torch.stack(columns, -1)
 
     def reached(self, states: Tensor) -> Tensor:
-        """Whether a step may lead to states (..., d): they are finite and not millions of widths away, (...)."""
+        """Whether states (..., d) are valid next states: finite and not millions of widths away, (...)."""
         low, high = self.box.to(states)
         return ((states - low).abs() <= FAR * (high - low)).all(-1)
 
@@ -189,7 +189,7 @@ def coordinates(*columns: Tensor) -> Tensor:
     return torch.stack([column.broadcast_to(shape) for column in columns], -1)
 
 
-# Metrics judge a rollout beside its return. A metric is a frozen record. Calling it on a trajectory, states
+# Metrics judge a rollout in addition to its return. A metric is a frozen record. Calling it on a trajectory, states
 # (T + 1, N, d) of N starts and T steps, gives named numbers, and `name` says which of them is the main one.
 
 
@@ -198,13 +198,13 @@ class UprightNorm:
     """How far from upright an angle stays, once the first steps have passed.
 
     The paper calls its number for the pendulum the average angular deviation. For each start, the authors' program
-    takes the 2-norm in radians of the angles of steps 51 to 199 out of 200, and then the mean over starts. So does
-    `norm_rad`, and the mean angle in degrees stands beside it.
+    takes the 2-norm in radians of the angles of steps 51 to 199 out of 200, and then the mean over starts. `norm_rad`
+    does the same, and `mean_degrees` gives the mean angle.
 
-    With T steps, the angles of steps skip, ..., T - 1 count. The values:
+    With T steps, the angles of steps skip, ..., T - 1 count. It returns:
         norm_rad: Mean over starts of the 2-norm of those angles, in radians.
         mean_degrees: Mean of their absolute values, in degrees.
-        share_upright: Share of starts whose angle stays within 12 degrees over all of them.
+        share_upright: Share of starts whose angle stays within 12 degrees at all these steps.
 
     Attributes:
         axis: Which coordinate is the angle; 0 rad is upright.
@@ -220,7 +220,7 @@ class UprightNorm:
         steps = _steps(states)
         if steps <= self.skip:
             raise ValueError(
-                f"UprightNorm looks at the steps from {self.skip} on, and this rollout has {steps}. "
+                f"UprightNorm uses the steps from {self.skip} on, and this rollout has {steps}. "
                 "Roll out longer, or lower skip."
             )
         angles = states[self.skip : steps, :, self.axis].double()
@@ -236,7 +236,7 @@ class UprightNorm:
 class TimeToGoal:
     """How soon a goal is reached.
 
-    With T steps, the values:
+    With T steps, it returns:
         time_to_goal: Mean over starts of the first step whose state is inside the goal, 0 for a start inside
             it, and T for those that never reach it.
         share_reached: Share of starts that reach it.
@@ -253,7 +253,7 @@ class TimeToGoal:
         steps = _steps(states)
         inside = self.inside(states)
         reached = inside.any(0)
-        # Of several largest values argmax gives the first.
+        # argmax gives the first of several largest values.
         first = inside.int().argmax(0).masked_fill(~reached, steps)
         return {"time_to_goal": float(first.double().mean()), "share_reached": float(reached.double().mean())}
 

@@ -1,16 +1,16 @@
 """A control task on a grid: states are grid points, and values between them are interpolated.
 
 A state x lies in one cell of the grid. `base` is the number of the cell's low corner and `fraction` (d,), in [0, 1],
-the place in it. With the 2^d corners s_c and their weights w_c, which are the products of fraction or 1 - fraction
-along the axes,
+the place in the cell. With the 2^d corners s_c and their weights w_c, which are the products of fraction or
+1 - fraction along the axes,
 
     v(x) = sum_c w_c v(s_c)
 
 That is the same as a random transition to those corners, so the grid is a finite MDP with S x A pairs. A pair needs
-base (int32), d fractions and a reward. These are kept as a compact table, with 16 bytes a pair in two dimensions and
-float32, against 40 and more for a sparse matrix; where the table would not fit, every sweep computes them anew.
+base (int32), d fractions and a reward. A compact table stores them, with 16 bytes per pair in two dimensions and
+float32, against 40 and more for a sparse matrix; where the table would not fit, every sweep recomputes them.
 
-numba kernels (`svrl.mdp.grid_kernel`) work on the CPU. On a GPU, CUDA kernels (`svrl.mdp.grid_cuda`) answer from a
+numba kernels (`svrl.mdp.grid_kernel`) work on the CPU. On a GPU, CUDA kernels (`svrl.mdp.grid_cuda`) work from a
 stored table, and plain torch does the rest.
 """
 
@@ -49,7 +49,7 @@ Mode = Literal["auto", "table", "on-the-fly"]
 BLOCK = 1 << 19
 """Pairs tabulated at once: their temporary arrays stay in tens of megabytes."""
 GPU_BLOCK = 1 << 22
-"""Pairs of a stored table that plain torch works on at once: with fewer, launching takes longer than the work."""
+"""Pairs of a stored table that plain torch processes at once: with fewer, launching takes longer than the work."""
 LEAST = 1 << 14
 """States, or pairs, worth a thread."""
 
@@ -79,9 +79,9 @@ class GridMDP:
         Args:
             task: The task to discretise. Its noise acts in rollouts only.
             mode: "table" keeps a table, "on-the-fly" does not, and "auto" keeps one that fits twice into free memory.
-            device: Where backups are computed.
-            dtype: Of the table's fractions and rewards.
-            threads: CPU threads of a sweep; as many as torch uses, if not given.
+            device: Device of the backups.
+            dtype: Type of the table's fractions and rewards.
+            threads: CPU threads of a sweep; by default as many as torch uses.
             progress: Called as progress(done, of) with the number of tabulated pairs.
         """
         if not isinstance(task, ControlTask):
@@ -95,7 +95,7 @@ class GridMDP:
             low, high = task.reward_range
             if torch.finfo(dtype).eps * max(abs(low), abs(high)) > 0.01 * (high - low) > 0.0:
                 raise ValueError(
-                    f"{task.name} has rewards from {low:.12g} to {high:.12g}, which {dtype} hardly tells apart. "
+                    f"{task.name} has rewards from {low:.12g} to {high:.12g}, which {dtype} can hardly tell apart. "
                     "Make their offset smaller, or use dtype=torch.float64."
                 )
         check_device(device)
@@ -137,7 +137,7 @@ class GridMDP:
         return low, high
 
     def describe(self) -> dict[str, Any]:
-        """The task's label, and how it was discretised."""
+        """The task's label and its discretisation."""
         return {
             **self.task.describe(),
             "storage": self.storage,
@@ -146,11 +146,11 @@ class GridMDP:
         }
 
     def backup(self, v: Tensor) -> Tensor:
-        """All pairs, (S, A)."""
+        """Back up all pairs, (S, A)."""
         return self._crossings(v)
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """A full sweep without forming Q: maximum (S,) and its first action (S,)."""
+        """Run a full sweep without forming Q: maximum (S,) and its first action (S,)."""
         v = checked_values(self, v)
         if self._gpu is not None and (found := self._gpu.improve(v)) is not None:
             return found
@@ -161,7 +161,7 @@ class GridMDP:
         return best, action
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
-        """Listed pairs: states (K,) and actions (K,) give (K,)."""
+        """Back up listed pairs: states (K,) and actions (K,) give (K,)."""
         v = checked_values(self, v)
         check_pairs(states, actions)
         states, actions = self._listed("state", states), self._listed("action", actions)
@@ -170,11 +170,11 @@ class GridMDP:
         return self._backup_at(v, states, actions)
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
-        """All actions of some states, (K, A)."""
+        """Back up all actions of some states, (K, A)."""
         return self._crossings(v, states=self._listed("state", states))
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
-        """Some actions of all states, (S, K)."""
+        """Back up some actions of all states, (S, K)."""
         return self._crossings(v, actions=self._listed("action", actions))
 
     def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
@@ -189,7 +189,7 @@ class GridMDP:
         return MarkovRewardProcess(reward=table.reward.double(), transitions=transitions, gamma=self.gamma)
 
     def _crossings(self, v: Tensor, states: Tensor | None = None, actions: Tensor | None = None) -> Tensor:
-        """Listed actions (L,) of listed states (K,), or all without a list: (K, L)."""
+        """Back up listed actions (L,) of listed states (K,), or all without a list: (K, L)."""
         v = checked_values(self, v)
         if self._gpu is not None and (found := self._gpu.backup(v, states=states, actions=actions)) is not None:
             return found
@@ -215,11 +215,11 @@ class GridMDP:
 
     def _listed(self, what: Literal["state", "action"], numbers: Tensor) -> Tensor:
         if numbers.device.type != "cpu":
-            return numbers  # looking would wait for the GPU, where torch checks indices and the kernels answer with NaN
+            return numbers  # a check would wait for the GPU, where torch checks indices and the kernels return NaN
         return checked_numbers(what, numbers, self.n_states if what == "state" else self.n_actions)
 
     def _storage(self, mode: Mode) -> tuple[str, int]:
-        """How to store the grid, and the bytes of its table; raises where memory is too small."""
+        """Return how to store the grid and the bytes of its table; raise if memory is too small."""
         task, room = self.task, free_bytes(self.device)
         coordinates = 4 * 8 * task.n_states * (task.dimensions + 1)
         if task.n_states >= 2**31 or coordinates > room:
@@ -246,7 +246,7 @@ class GridMDP:
             yield slice(low, min(low + rows, self.n_states))
 
     def _tables(self) -> Iterator[tuple[slice, Table]]:
-        """The stored table whole on the CPU, otherwise tables of ranges of states."""
+        """Yield the whole stored table on the CPU, otherwise tables of ranges of states."""
         if self._table is not None and self.device.type == "cpu":
             yield slice(0, self.n_states), self._table
             return
@@ -279,7 +279,7 @@ class Table:
     reward: Tensor
 
     def __getitem__(self, pairs: slice | Tensor) -> Table:
-        """The entries of some pairs: a range, or their numbers (K,)."""
+        """Select some pairs: a range, or their numbers (K,)."""
         return Table(base=self.base[pairs], fraction=self.fraction[:, pairs], reward=self.reward[pairs])
 
 
@@ -317,7 +317,7 @@ def locate_next(
     wrong = "too large" if bool(found.isfinite().all()) else "not finite"
     state, action = ([round(x, 6) for x in part.reshape(len(reward), -1)[first].tolist()] for part in (states, actions))
     raise ValueError(
-        f"The {what} of {task.name} is {wrong} at state {state} and action {action}: it gave {found.tolist()}. "
+        f"The {what} of {task.name} is {wrong} at state {state} and action {action}: it returned {found.tolist()}. "
         f"Make {what} finite on the whole box, and keep it {limit}."
     )
 
@@ -337,9 +337,9 @@ def locate(task: ControlTask, states: Tensor, dtype: torch.dtype) -> tuple[Tenso
 def locate_inside(
     task: ControlTask, states: Tensor, dtype: torch.dtype, *, wrapped: bool = False
 ) -> tuple[Tensor, Tensor, bool]:
-    """base (N,) and fraction (d, N) of states (N, d) moved into the box, and whether a step may lead to all of them.
+    """base (N,) and fraction (d, N) of states (N, d) moved into the box, and whether all are valid next states.
 
-    With `wrapped`, periodic coordinates are in their box already, and both of its ends stay where they are.
+    With `wrapped`, periodic coordinates are already in the box, and do not wrap at its ends.
     """
     if states.device.type != "cpu":
         return *locate(task, task.inside(states), dtype), bool(task.reached(states).all())
@@ -418,7 +418,7 @@ class PlainBackups:
 
 @dataclass(frozen=True)
 class CompiledBackups:
-    """The same by the kernels of the CPU, on `threads` threads."""
+    """The same backups by the CPU kernels, on `threads` threads."""
 
     offsets: Tensor
     gamma: float

@@ -1,7 +1,7 @@
 """Backups from a grid's table on a GPU: launches the kernels of grid_cuda.cu.
 
 A full sweep in plain torch goes many times over arrays of the size of the table. Here it goes once over the table. The
-kernels serve 1 to 4 dimensions, and values and tables in float32 or float64, each on its own. No function waits for
+kernels support 1 to 4 dimensions, and float32 or float64 for values and tables independently. No function waits for
 the GPU. Plain torch does the rest and is the reference of the kernels, up to rounding.
 """
 
@@ -21,7 +21,7 @@ from svrl.runtime.nvrtc import Kernel, NoCompilerError, compiled
 
 MOST_DIMENSIONS = 4
 MOST_PAIRS = 2**31 - 1
-"""In one launch: the kernels count them in 32 bits."""
+"""Most pairs in one launch: the kernels count them in 32 bits."""
 WARP_BITS = 5
 BLOCK_BITS = 8
 WORD = 4
@@ -32,7 +32,7 @@ NUMBERS = {torch.float32: ctypes.c_float, torch.float64: ctypes.c_double}
 
 
 class TableArgument(ctypes.Structure):
-    """`Table` of grid_cuda.cu: addresses, then sizes. It is passed to the kernels by value."""
+    """`Table` of grid_cuda.cu: addresses, then sizes. The kernels take it by value."""
 
     _fields_ = (
         ("base", ctypes.c_void_p),
@@ -49,13 +49,13 @@ class TableArgument(ctypes.Structure):
 class GpuTable:
     """The whole table of a grid, for backups on its GPU.
 
-    Every method returns None where the kernels do not serve: without NVRTC, in other dimensions or types, for values
-    that are elsewhere or carry a gradient, and for 2^31 pairs and more.
+    Every method returns None where the kernels do not apply: without NVRTC, in other dimensions or types, for values
+    on another device or with a gradient, and for 2^31 pairs and more.
 
     Attributes:
-        table: Of all S * A pairs.
+        table: Table of all S * A pairs.
         shape: Points of the axes; S is their product.
-        gamma: In (0, 1).
+        gamma: Discount factor in (0, 1).
     """
 
     table: Table
@@ -63,7 +63,7 @@ class GpuTable:
     gamma: float
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor] | None:
-        """A full sweep with values (S,): maximum over actions (S,) and its first action (S,) int64."""
+        """Run a full sweep with values (S,): maximum over actions (S,) and its first action (S,) int64."""
         kernel = self._kernel("improve", v)
         if kernel is None:
             return None
@@ -82,14 +82,14 @@ class GpuTable:
         return best, action
 
     def backup(self, v: Tensor, *, states: Tensor | None = None, actions: Tensor | None = None) -> Tensor | None:
-        """Listed actions (L,) of listed states (K,), or all without a list: (K, L). NaN where there is no such pair."""
+        """Back up listed actions (L,) of listed states (K,), or all: (K, L). NaN where there is no such pair."""
         rows = self._states if states is None else len(states)
         width = self._actions if actions is None else len(actions)
         found = self._backup(v, states, actions, rows * width, width, paired=False)
         return None if found is None else found.reshape(rows, width)
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor | None:
-        """Listed pairs: states (K,) and actions (K,) give (K,). NaN where there is no such pair."""
+        """Back up listed pairs: states (K,) and actions (K,) give (K,). NaN where there is no such pair."""
         return self._backup(v, states, actions, len(states), 1, paired=True)
 
     def _backup(
@@ -123,7 +123,7 @@ class GpuTable:
 
     @cached_property
     def _wide(self) -> bool:
-        """Whether words of four entries can be read: every array begins at one, and the last word is full."""
+        """Whether threads can read words of four entries: every array begins at a word, and the last word is full."""
         arrays = self.table.base, self.table.fraction, self.table.reward
         return all(one.data_ptr() % WORD_BYTES == 0 for one in arrays) and len(self.table.base) % WORD == 0
 
@@ -139,7 +139,7 @@ class GpuTable:
         )
 
     def _kernel(self, name: str, v: Tensor) -> Kernel | None:
-        """The kernel of that name for such values, or None."""
+        """The kernel called `name` for values like v, or None."""
         arrays = self.table.base, self.table.fraction, self.table.reward, v
         stored = self.table.reward.dtype
         fits = len(self.shape) <= MOST_DIMENSIONS and v.dtype in REALS and stored in REALS and not v.requires_grad

@@ -5,9 +5,9 @@ the place in that cell, `fraction` (d,), each in [0, 1].
 
 Two and four dimensions have functions of their own. Neighbouring actions mostly lead into the same cell, so these
 functions take CHUNK entries at a time: where a whole chunk shares its cell, they read the corners once, otherwise for
-each entry. All ways use the same formula, the last axis first, so that equal entries have equal values and the first of
-several maximisers is first. One loop over axes and corners for every number of dimensions was measured: value
-iteration took 7 times as long in two dimensions and 3.5 times in four.
+each entry. All of them use the same formula, the last axis first, so that equal entries have equal values and the first
+of several maximisers wins. With one loop over axes and corners for every number of dimensions, value iteration took
+7 times as long in two dimensions and 3.5 times in four.
 """
 
 # A function that takes arrays and is not inlined costs 80 ns a call, so all of them are inlined. Corners are unsigned:
@@ -30,11 +30,11 @@ COMPILE: dict[str, Any] = {
     "cache": True,
 }
 EXACT: dict[str, Any] = {**COMPILE, "fastmath": False}
-"""For functions with the same roundings as their reference in torch."""
+"""For functions that round exactly like their reference in torch."""
 CHUNK = 32
 ABREAST = 16
 LOCATED = 512
-"""States that are located together."""
+"""States located together."""
 ONE = np.uintp(1)
 
 
@@ -153,7 +153,7 @@ def _backup_of(base, fraction, reward, v, offsets, gamma, corners, pair):
 
 @njit(inline="always", **COMPILE)
 def _backups(base, fraction, reward, v, offsets, gamma, corners, i, j, out):
-    """Backups of the pairs i..j-1 into out[: j - i], in any number of dimensions but two."""
+    """Write backups of the pairs i..j-1 to out[: j - i], in any number of dimensions but two."""
     if len(offsets) == 16:
         f, g, h, z = fraction[0, i:j], fraction[1, i:j], fraction[2, i:j], fraction[3, i:j]
         _four(base[i:j], f, g, h, z, reward[i:j], v, offsets, v.dtype.type(gamma), out)
@@ -170,7 +170,7 @@ def _padded(count, dtype):
 
 @njit(inline="always", **COMPILE)
 def _highest(row, maxima):
-    """The maximum of a padded row and its first place. ABREAST maxima are kept side by side, which vectorises."""
+    """The maximum of a padded row and its first place. The loop keeps ABREAST maxima side by side and so vectorises."""
     for j in range(ABREAST):
         maxima[j] = row[j]
     for begin in range(ABREAST, len(row), ABREAST):
@@ -198,7 +198,7 @@ def improve(base, fraction, reward, v, offsets, gamma, n_actions, low, high, bes
     """Maximum and first maximiser over the actions of states low..high-1 of the table."""
     row = _padded(n_actions, v.dtype)
     maxima = np.empty(ABREAST, v.dtype)
-    if len(offsets) == 4:  # inside of the loop this test costs a sixth of value iteration
+    if len(offsets) == 4:  # inside the loop this test costs a sixth of value iteration
         across, along = fraction[0], fraction[1]
         stride, factor = offsets[2], v.dtype.type(gamma)
         for s in range(low, high):
@@ -274,7 +274,7 @@ def locate_inside(states, low, high, far, points, periodic, begin, end, base, fr
                 for n in range(len(to)):
                     x[n] -= low[k]
                     outside |= not 0.0 <= x[n] < width
-                if outside:  # a remainder is slow, and inside it changes nothing
+                if outside:  # a remainder is slow, and changes nothing inside the box
                     for n in range(len(to)):
                         x[n] %= width
                 for n in range(len(to)):

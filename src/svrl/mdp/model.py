@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 LARGEST_VALUE = 1e30
-"""Methods keep values in float32, which ends at 3.4e38, and add them up."""
+"""Methods keep values in float32, whose largest number is 3.4e38, and add them up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class MarkovRewardProcess:
     Attributes:
         reward: (S,), float64.
         transitions: P as a sparse CSR tensor (S, S), float64. Rows may sum to less than 1 where episodes end.
-        gamma: In (0, 1).
+        gamma: Discount factor in (0, 1).
     """
 
     reward: Tensor
@@ -36,7 +36,7 @@ class MarkovRewardProcess:
     gamma: float
 
     def backup(self, v: Tensor) -> Tensor:
-        """One backup under the policy, (S,)."""
+        """Back up v (S,) once under the policy, (S,)."""
         return self.reward + self.gamma * (self.transitions @ v)
 
 
@@ -48,36 +48,36 @@ def sparse_rows(rows: Tensor, columns: Tensor, weights: Tensor, size: tuple[int,
 
 
 def check_discount(name: str, gamma: float) -> float:
-    """The discount as a float; raises ValueError unless it is between 0 and 1."""
+    """Return the discount as a float; raise ValueError unless it is between 0 and 1."""
     if not 0.0 < gamma < 1.0:
         raise ValueError(f"{name} needs a discount between 0 and 1, both excluded, got {gamma!r}.")
     return float(gamma)
 
 
 def check_rewards(name: str, rewards: tuple[float, float], gamma: float) -> None:
-    """Raise ValueError for rewards (low, high) with which values would not fit into float32."""
+    """Raise ValueError for rewards (low, high) whose values would not fit into float32."""
     largest = max(abs(end) for end in rewards) / (1.0 - gamma)
     if not largest <= LARGEST_VALUE:
         raise ValueError(
-            f"{name} has rewards from {rewards[0]:g} to {rewards[1]:g} and the discount {gamma:g}, so values up to "
-            f"{largest:.3g}, and none may be above {LARGEST_VALUE:g}. Rescale the reward."
+            f"{name} has rewards from {rewards[0]:g} to {rewards[1]:g} and the discount {gamma:g}, so values reach "
+            f"{largest:.3g}, and the limit is {LARGEST_VALUE:g}. Rescale the reward."
         )
 
 
 class Problem(Protocol):
-    """Models and samplers have this in common."""
+    """What models and samplers have in common."""
 
     @property
     def n_states(self) -> int:
-        """S."""
+        """S, the number of states."""
 
     @property
     def n_actions(self) -> int:
-        """A."""
+        """A, the number of actions."""
 
     @property
     def gamma(self) -> float:
-        """In (0, 1)."""
+        """Discount factor in (0, 1)."""
 
     @property
     def device(self) -> torch.device:
@@ -96,19 +96,19 @@ class Model(Problem, Protocol):
     """A known model: tabular, or a grid over a control task."""
 
     def backup(self, v: Tensor) -> Tensor:
-        """All pairs, (S, A)."""
+        """Back up all pairs, (S, A)."""
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """A full sweep without forming Q: the maximum over actions (S,), and its first action (S,) int64."""
+        """Run a full sweep without forming Q: the maximum over actions (S,), and its first action (S,) int64."""
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
-        """Listed pairs: states (K,) and actions (K,), int64, give (K,)."""
+        """Back up listed pairs: states (K,) and actions (K,), int64, give (K,)."""
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
-        """All actions of some states, (K, A)."""
+        """Back up all actions of some states, (K, A)."""
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
-        """Some actions of all states, (S, K)."""
+        """Back up some actions of all states, (S, K)."""
 
     def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
         """The chain of a deterministic policy (S,), int64."""
@@ -128,13 +128,13 @@ class Sampler(Problem, Protocol):
 
 
 def check_problem(name: str, problem: object, *kinds: Any) -> None:
-    """Raise ValueError, in the name of the caller, for anything but `kinds` (Model, Sampler). It is often a task."""
+    """Raise ValueError that names the caller for anything but `kinds` (Model, Sampler), which is often a task."""
     if isinstance(problem, type) or not isinstance(problem, kinds):
         got = repr(problem) if isinstance(problem, type | int | float | str) else type(problem).__name__
         or_sampler = ", or a sampler" if Sampler in kinds else ""
         hint = "A ControlTask becomes a model on its grid: GridMDP(task)."
         if isinstance(problem, Sampler) and not isinstance(problem, type):
-            hint = "That needs exact backups, and this problem can only be sampled."
+            hint = "It needs exact backups, and this problem can only be sampled."
         raise ValueError(f"{name} takes a model such as TabularMDP or GridMDP{or_sampler}; got {got}. {hint}")
 
 
@@ -154,7 +154,7 @@ def checked_values(model: Model, v: Tensor) -> Tensor:
 
 
 def checked_numbers(what: str, numbers: Tensor, count: int) -> Tensor:
-    """Numbers (K,) of states or actions, of which there are `count`, as contiguous int64."""
+    """Return numbers (K,) of states or actions as contiguous int64; raise unless all are in 0..count-1."""
     if numbers.ndim != 1 or numbers.dtype not in (torch.int32, torch.int64):
         raise ValueError(
             f"A list of {what}s has one axis and whole numbers, got {tuple(numbers.shape)}, {numbers.dtype}."

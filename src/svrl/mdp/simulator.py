@@ -21,7 +21,7 @@ BLOCK = 1 << 18
 
 
 class Simulator:
-    """A stochastic simulator of your own on a grid of states; implements `Sampler`.
+    """Your own stochastic simulator on a grid of states; implements `Sampler`.
 
     A sample of the backup of a pair is reward + gamma * v(next state), with v interpolated between grid points.
 
@@ -40,7 +40,7 @@ class Simulator:
         name: str = "simulator",
         device: str | torch.device = "cpu",
     ) -> None:
-        """Wrap `sample`. With `reward_range`, bounds on expected rewards, methods can clip."""
+        """Wrap `sample`. With finite bounds on expected rewards in `reward_range`, methods can clip."""
         # The grid of a task; its step and reward are never called.
         self._task = ControlTask(
             name=name,
@@ -126,11 +126,11 @@ class NoisyBackups:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Those of the model: expected rewards, without noise."""
+        """The model's bounds on expected rewards, without noise."""
         return self.model.reward_range
 
     def describe(self) -> dict[str, Any]:
-        """The entries of the model, and the noise."""
+        """The model's description, and the noise."""
         return {**self.model.describe(), "sample_noise": self.sigma}
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:

@@ -4,7 +4,7 @@
 
 The transitions are one compressed sparse (CSR) matrix (S * A, S), row s * A + a. With indptr (S * A + 1,), indices and
 data (N,), as SciPy names them, row k holds the entries indptr[k] <= j < indptr[k + 1]. A SciPy or torch CSR matrix is
-used without a copy. Backups on the CPU are compiled, those on CUDA are sparse products of torch. Both add up in float64
+used without a copy. Backups on the CPU are compiled; on CUDA they are sparse products in torch. Both sum in float64
 and round once to the dtype of v.
 """
 
@@ -42,7 +42,7 @@ ToyText: TypeAlias = Mapping[int, Mapping[int, Sequence[tuple[float, int, float,
 LEAST = 1 << 15
 """Stored entries worth a thread."""
 SUM_TOLERANCE = 1e-6
-"""The probabilities of a pair may miss 1 by this much."""
+"""The sum of a pair's probabilities may differ from 1 by this much."""
 SOUND, BAD_BOUNDS, BAD_PROBABILITY, BAD_INDEX, BAD_REWARD, BAD_SUM = range(6)
 PROBLEMS = {
     BAD_BOUNDS: "The row bounds of the transitions are broken at {pair}, where they reach {number:.0f}. "
@@ -69,9 +69,9 @@ class TabularMDP:
     Attributes:
         n_states: S.
         n_actions: A.
-        gamma: In (0, 1).
+        gamma: Discount factor in (0, 1).
         device: The device of the table and of `v`.
-        reward_range: Smallest and largest expected reward of a pair, and 0 where episodes can end.
+        reward_range: Smallest and largest expected reward of a pair, with 0 included if episodes can end.
         name: Name of the problem.
         entries: The table itself: transitions, expected rewards (S, A) and terminal states (S,).
         largest_row_sum: The largest sum of the probabilities of a pair. Rounding may make it a little more than 1.
@@ -97,9 +97,9 @@ class TabularMDP:
             rewards: (S, A), or one for each transition: dense (S, A, S), read only where a probability is
                 stored; CSR (S * A, S), 0 where nothing is stored; or (N,), in the order of the N entries
                 of CSR transitions. The last three are averaged to r(s, a).
-            gamma: In (0, 1), both ends excluded.
-            terminal: (S,), bool. These states pay nothing, nothing follows them, and their value is 0, whatever it
-                is in `v`. Their rows may be empty.
+            gamma: Discount factor in (0, 1).
+            terminal: (S,), bool. These states pay nothing, have no next state, and have value 0, whatever `v` says.
+                Their rows may be empty.
             done: (N,), bool, in the order of the N entries of CSR transitions. Such a transition pays its reward
                 and ends the episode.
             device: The device of backups.
@@ -107,7 +107,7 @@ class TabularMDP:
             label: More entries for `describe`; JSON types only.
 
         Raises:
-            ValueError: If shapes do not fit; or if a row is wrong, with its state and action.
+            ValueError: If shapes do not fit, or if a row is wrong. The message names its state and action.
         """
         check_device(device)
         self.gamma = check_discount("TabularMDP", gamma)
@@ -131,7 +131,7 @@ class TabularMDP:
         self.device = self.entries.reward.device
         self._actions = torch.arange(self.n_actions, device=self.device)
         self._firsts = torch.arange(self.n_states, device=self.device) * self.n_actions  # row of a state's action 0
-        if bool(mask.any()):  # nothing follows terminal states, and they are worth nothing to others
+        if bool(mask.any()):  # terminal states have no next state, and add nothing to the value of others
             over = self.entries.terminal
             csr = csr.without(over[csr.indices] | csr.spread(over.repeat_interleave(self.n_actions)))
         self._csr, engine = csr, Compiled if self.device.type == "cpu" else Products
@@ -142,7 +142,7 @@ class TabularMDP:
 
     @classmethod
     def deterministic(cls, *, following: Tensor, rewards: Table, gamma: float, **options: Any) -> TabularMDP:
-        """Take one next state for each pair: following (S, A), whole numbers. Options are the constructor's."""
+        """Create an MDP with one next state per pair: following (S, A), integers. Options go to the constructor."""
         following = torch.as_tensor(following)
         if following.ndim != 2 or following.is_floating_point():
             raise ValueError(f"Next states are whole numbers (S, A), got {following.dtype} {tuple(following.shape)}.")
@@ -155,9 +155,9 @@ class TabularMDP:
 
     @classmethod
     def from_toy_text(cls, table: ToyText, gamma: float, **options: Any) -> TabularMDP:
-        """Take P[s][a] = [(probability, next state, reward, done), ...], the table of Gymnasium's toy-text problems.
+        """Read P[s][a] = [(probability, next state, reward, done), ...], the table of Gymnasium's toy-text problems.
 
-        A transition with `done` pays its reward and ends the episode. Options are the constructor's.
+        A transition with `done` pays its reward and ends the episode. Options go to the constructor.
         """
         n_states, n_actions = len(table), len(table.get(0, ()))
         for s in range(n_states):
@@ -189,26 +189,26 @@ class TabularMDP:
         }
 
     def backup(self, v: Tensor) -> Tensor:
-        """All pairs, (S, A)."""
+        """Back up all pairs, (S, A)."""
         return self._engine.backup(checked_values(self, v))
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """A full sweep: the maximum over actions (S,) and its first action (S,) int64. Terminal states give 0, 0."""
+        """Run a full sweep: the maximum over actions (S,) and its first action (S,) int64; 0, 0 in terminal states."""
         return self._engine.improve(checked_values(self, v))
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
-        """Listed pairs: states (K,) and actions (K,) give (K,)."""
+        """Back up listed pairs: states (K,) and actions (K,) give (K,)."""
         check_pairs(states, actions)
         rows = self._listed("state", states) * self.n_actions + self._listed("action", actions)
         return self._engine.backup(checked_values(self, v), rows, self._actions[:1])[:, 0]
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
-        """All actions of some states, (K, A)."""
+        """Back up all actions of some states, (K, A)."""
         rows = self._listed("state", states) * self.n_actions
         return self._engine.backup(checked_values(self, v), rows, self._actions)
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
-        """Some actions of all states, (S, K)."""
+        """Back up some actions of all states, (S, K)."""
         return self._engine.backup(checked_values(self, v), self._firsts, self._listed("action", actions))
 
     def policy_chain(self, policy: Tensor) -> MarkovRewardProcess:
@@ -245,14 +245,14 @@ def toy_mdp(
     """Draw the paper's toy MDP: a random problem whose optimal Q is nevertheless close to low rank.
 
     Every pair leads to one next state, drawn uniformly, and pays one reward, drawn once. The defaults are those of
-    Fig. 1 in Yang et al., "Harnessing Structures for Value-Based Planning and Reinforcement Learning", ICLR 2020. With
-    rewards from N(0, 1) that figure does not come out. Equal seeds give equal problems on every device.
+    Fig. 1 in Yang et al., "Harnessing Structures for Value-Based Planning and Reinforcement Learning", ICLR 2020.
+    Rewards from N(0, 1) do not reproduce that figure. Equal seeds give equal problems on every device.
 
     Args:
         generator: A torch generator, which draws the next states and then the rewards; or a seed.
         n_states: S.
         n_actions: A.
-        gamma: In (0, 1).
+        gamma: Discount factor in (0, 1).
         reward: "uniform" draws from U(0, 1), and "normal" from N(0, 1).
         device: Device of the model.
     """
@@ -299,11 +299,11 @@ class Csr(NamedTuple):
         return Csr(before[self.indptr.to(torch.int64)], self.indices[keep], self.data[keep])
 
     def spread(self, of_row: Tensor) -> Tensor:
-        """A value of each row (n,), repeated for each of its entries (N,)."""
+        """Repeat the value of each row (n,) for each of its entries (N,)."""
         return torch.repeat_interleave(of_row, self.indptr.diff().to(torch.int64))
 
     def rows(self, rows: Tensor) -> Csr:
-        """The matrix of some rows (K,)."""
+        """The matrix with only the rows (K,)."""
         starts, counts = self.indptr[rows], self.indptr[rows + 1] - self.indptr[rows]
         bounds = torch.cat([self.indptr.new_zeros(1), counts.cumsum(0, dtype=self.indptr.dtype)])
         within = torch.arange(int(bounds[-1]), device=rows.device)
@@ -312,7 +312,7 @@ class Csr(NamedTuple):
 
 
 class Compiled:
-    """Backups by the kernels of the CPU, on as many threads as torch uses."""
+    """Backups by the CPU kernels, on as many threads as torch uses."""
 
     def __init__(self, csr: Csr, reward: Tensor, gamma: float) -> None:
         self._arguments = (*(part.numpy() for part in csr), reward.reshape(-1).numpy(), gamma)
@@ -321,7 +321,7 @@ class Compiled:
         self._per_pair = 1 + len(csr.data) // reward.numel()
 
     def backup(self, v: Tensor, rows: Tensor | None = None, offsets: Tensor | None = None) -> Tensor:
-        """The rows of the matrix at each of `rows` (K,) plus each of `offsets` (L,): (K, L); without them (S, A)."""
+        """Back up the pairs at each of `rows` (K,) plus each of `offsets` (L,): (K, L); without them (S, A)."""
         firsts = self._firsts if rows is None else rows.numpy()
         actions = self._actions if offsets is None else offsets.numpy()
         out = torch.empty(len(firsts), len(actions), dtype=v.dtype)
@@ -341,7 +341,7 @@ class Compiled:
 
 
 class Products:
-    """The same by torch's sparse matrix products, for CUDA and as the reference of the kernels."""
+    """The same backups by torch's sparse matrix products, for CUDA and as the reference of the kernels."""
 
     def __init__(self, csr: Csr, reward: Tensor, gamma: float) -> None:
         self._reward, self._gamma = reward, gamma
@@ -376,7 +376,7 @@ def _pair(indptr, indices, data, reward, gamma, v, row):  # type: ignore[no-unty
 
 @njit(**COMPILE)
 def backup_rows(indptr, indices, data, reward, gamma, v, rows, offsets, low, high, out):  # type: ignore[no-untyped-def]
-    """The rows at rows[low..high-1] plus each of the offsets: out (len(rows), len(offsets))."""
+    """Back up the pairs at rows[low..high-1] plus each of the offsets: out (len(rows), len(offsets))."""
     for i in range(low, high):
         for k in range(len(offsets)):
             out[i, k] = _pair(indptr, indices, data, reward, gamma, v, rows[i] + offsets[k])
@@ -402,8 +402,8 @@ def _check(indptr, indices, data, rewards, per_row, per_entry, per_next, termina
     """Look for the first error in one pass over the stored entries, and fill `expected` (S, A) with expected rewards.
 
     The reward of entry k, in a row and with next state j, is rewards[per_row * row + per_entry * k + per_next * j].
-    With the last two 0 it is the reward of the pair. Rows of terminal states (S,) may be empty, the others sum to 1
-    within the tolerance. Returns the code of the error, its row and its number, and whether all columns rise.
+    If per_entry and per_next are 0, it is the reward of the pair. Rows of terminal states (S,) may be empty, the others
+    sum to 1 within the tolerance. Returns the code of the error, its row and number, and whether columns rise in rows.
     """
     n_states, n_actions = expected.shape
     of_pair = per_entry == 0 and per_next == 0
@@ -436,7 +436,7 @@ def _check(indptr, indices, data, rewards, per_row, per_entry, per_next, termina
 
 
 def _checked(csr: Csr, rewards: Table, terminal: Tensor) -> tuple[Tensor, bool]:
-    """Expected rewards (S, A), and whether the columns of every row rise; raises for the first bad pair."""
+    """Return expected rewards (S, A), and whether the columns of every row rise; raise for the first bad pair."""
     arrays = [part.cpu().numpy() for part in csr]
     n_states, n_actions = len(terminal), (len(csr.indptr) - 1) // len(terminal)
     flat, strides = _read_rewards(rewards, arrays, (n_states, n_actions))
@@ -449,7 +449,7 @@ def _checked(csr: Csr, rewards: Table, terminal: Tensor) -> tuple[Tensor, bool]:
 
 
 def _read_transitions(transitions: Table) -> tuple[Csr, tuple[int, int]]:
-    """The stored entries, in the caller's memory where they are CSR, and (S, A)."""
+    """The stored entries, in the caller's memory if they are CSR, and (S, A)."""
     csr = _read_csr(transitions)
     if csr is None:
         dense = _floats(transitions, "transitions")
@@ -462,13 +462,13 @@ def _read_transitions(transitions: Table) -> tuple[Csr, tuple[int, int]]:
     if csr.indptr.shape != (shape[0] + 1,) or csr.indices.shape != csr.data.shape:
         raise ValueError(
             f"Sparse transitions with {shape[0]} rows need {shape[0] + 1} row bounds and as many columns as "
-            f"probabilities, got {len(csr.indptr)} bounds, {len(csr.indices)} and {len(csr.data)}."
+            f"probabilities, got {len(csr.indptr)} bounds, {len(csr.indices)} columns, {len(csr.data)} probabilities."
         )
     return csr, (shape[1], shape[0] // shape[1])
 
 
 def _read_csr(table: Table) -> Csr | None:
-    """The parts of a sparse matrix, or None of a dense array."""
+    """The parts of a sparse matrix, or None for a dense array."""
     if isinstance(table, Tensor) and table.layout == torch.sparse_csr:
         data = table.values().detach()
         if data.dtype not in (torch.float32, torch.float64):
@@ -503,7 +503,7 @@ def _read_rewards(
             stored = scipy.sparse.csr_matrix((values, columns, bounds), shape=shape, copy=True)
             stored.sum_duplicates()
             rows = np.repeat(np.arange(shape[0]), np.diff(indptr))
-            values = np.asarray(stored[rows, indices.copy()]).reshape(-1)  # SciPy may not write to torch's memory
+            values = np.asarray(stored[rows, indices.copy()]).reshape(-1)  # SciPy must not write to torch's memory
         return values, (0, 1, 0)
     dense = _floats(rewards, "rewards")
     places = {size: (1, 0, 0), (*size, n_states): (n_states, 0, 1), data.shape: (0, 1, 0)}
@@ -516,7 +516,7 @@ def _read_rewards(
 
 
 def _floats(array: Any, name: str) -> np.ndarray:
-    """A contiguous array of float32 or float64, in the caller's memory where it already is one."""
+    """A contiguous array of float32 or float64, in the caller's memory if it already is one."""
     array = np.asarray(array.detach().cpu() if isinstance(array, Tensor) else array)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} must be real numbers, got {array.dtype}. Convert them to float64.")
@@ -535,7 +535,7 @@ def _flags(given: Any, size: int, name: str, each: str) -> Tensor:
 
 
 def _row_sums(csr: Csr, terminal: Tensor) -> tuple[float, float]:
-    """Smallest and largest sum of the rows of states that are not terminal; 1 and 1 without any."""
+    """Smallest and largest row sum over states that are not terminal; 1 and 1 if there are none."""
     indptr = csr.indptr.cpu().numpy().astype(np.int64)
     filled = indptr[1:] > indptr[:-1]
     sums = np.zeros(len(filled))

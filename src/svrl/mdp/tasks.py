@@ -1,4 +1,4 @@
-"""The control tasks of the paper, and one more, by the names that the command line and run directories use.
+"""The paper's control tasks, and one more, by the names that the command line and run directories use.
 
 The equations are from appendix B of "Harnessing Structures for Value-Based Planning and Reinforcement Learning", ICLR
 2020. Variant "paper" follows the printed paper, and "authors" follows the authors' program.
@@ -37,7 +37,7 @@ MOTORS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Motion:
-    """The choices of a variant; for the update order see above."""
+    """The choices of a variant; the top of this module explains the update order."""
 
     time_step: float  # tau, in the task's unit of time
     reward_offset: float = 0.0
@@ -71,7 +71,7 @@ def inverted_pendulum(
         theta' = theta + w tau,        w' = w + (sin theta - w + u) tau,        r = exp(cos theta - 1) - 0.1 u^2
 
     The paper has tau = 0.3. The authors' program has tau = pi / 10 and a reward smaller by 1. Both simulate with noise
-    of half a degree on the angular speed, which planning does not know of.
+    of half a degree on the angular speed, which planning ignores.
     """
     name = "inverted-pendulum"
     return _task(
@@ -96,15 +96,15 @@ def three_motor_pendulum(
     time_step: float | None = None,
     reward_offset: float | None = None,
 ) -> ControlTask:
-    """The inverted pendulum with a thousand actions that have no order. The task is not in the paper.
+    """Keep the pendulum upright with a thousand actions that have no order. The task is not in the paper.
 
-    Three motors sit 120 degrees apart and pull with the inputs u_0, u_1 and u_2. Each of these is one of `levels`
+    Three motors sit 120 degrees apart and pull with the inputs u_0, u_1 and u_2. Each input is one of `levels`
     values in [-1, 1], so there are levels^3 actions, and the last motor's input runs fastest:
 
         torque = sum_i cos(theta - 2 pi i / 3) u_i,        r = exp(cos theta - 1) - 0.05 |u|^2
 
-    Neighbouring actions of the list do different things. Looking at every tenth action therefore gains nothing, while
-    Q is still nearly of low rank. The variant decides whose pendulum the motors move.
+    Neighbouring actions of the list do different things. Trying every tenth action therefore gains nothing, while
+    Q is still nearly low rank. The variant decides whose pendulum the motors move.
     """
     name = "three-motor-pendulum"
 
@@ -152,7 +152,7 @@ def mountain_car(
         raise ValueError(f"{name} needs x_max of at least {GOAL}, where the goal begins, got {x_max!r}.")
 
     def at_goal(at: Tensor) -> Tensor:
-        return at[..., 0] >= GOAL - 1e-9  # a grid line at the goal may be rounded to a little below it
+        return at[..., 0] >= GOAL - 1e-9  # a grid line at the goal may round to a little below it
 
     return _task(
         name,
@@ -220,7 +220,7 @@ def cart_pole(
 
     The box stops all four coordinates at its edges, and the angle is not periodic. The reward has further maxima every
     12 degrees, and no policy can save about half of the starts in the box. So look at the share of upright starts
-    beside the norm of the angle.
+    as well as the norm of the angle.
     """
     name = "cart-pole"
     mass, whole_mass, half_length = 0.1, 1.1, 0.5
@@ -260,18 +260,18 @@ TASKS: dict[str, Callable[..., ControlTask]] = {
 
 
 def make_task(name: str, *, actions: int | None = None, noise: float | None = None, **switches: Any) -> ControlTask:
-    """Build a task by its name. Arguments that are None are left to the task.
+    """Build a task by its name. Arguments that are None keep the task's defaults.
 
     Args:
         name: A key of `TASKS`.
-        actions: Number of actions, evenly spaced over the range of the input. The three-motor pendulum needs a cube:
-            its `levels` times itself twice.
-        noise: Standard deviation in rollouts, on the coordinates where the task has noise, or else on all of them.
+        actions: Number of actions, evenly spaced over the range of the input. The three-motor pendulum needs a cube,
+            `levels`^3.
+        noise: Standard deviation in rollouts, on the coordinates where the task has noise, or on all if it has none.
         **switches: `variant` ("paper" or "authors"), `states` (grid points of each axis), `time_step`, `reward_offset`,
             `levels` of the three-motor pendulum and `x_max` of the mountain car.
 
     Raises:
-        ValueError: With the nearest right name, if there is no such task, variant or switch.
+        ValueError: If there is no such task, variant or switch. The message suggests the nearest name.
     """
     if not isinstance(name, str) or name not in TASKS:
         raise _unknown("The catalogue", "task", name, TASKS)
@@ -292,12 +292,12 @@ def make_task(name: str, *, actions: int | None = None, noise: float | None = No
 
 
 def _levels(task: str, actions: int) -> int:
-    """Levels of each motor for so many actions."""
+    """Levels of each motor for this many actions."""
     levels = round(actions ** (1.0 / MOTORS))
     if levels**MOTORS != actions:
         other = levels + (1 if levels**MOTORS < actions else -1)
         raise ValueError(
-            f"actions of {task} is a cube, one factor for each motor; got {actions}. "
+            f"actions of {task} must be a cube, one factor for each motor; got {actions}. "
             f"Near it are {levels**MOTORS} and {other**MOTORS}."
         )
     return levels
@@ -319,7 +319,7 @@ def _task(
     label: Mapping[str, Any] | None = None,
     **parts: Any,
 ) -> ControlTask:
-    """A task with Euler steps; `chosen` is its variant, and time step and reward offset where they are not None."""
+    """Build a task with Euler steps; `chosen` holds its variant, and time step and reward offset or None."""
     variant, time_step, offset = chosen
     if not isinstance(variant, str) or variant not in variants:
         raise _unknown(name, "variant", variant, variants)

@@ -1,4 +1,4 @@
-"""From a model, or a simulator, to a policy with an error bar."""
+"""Plan from a model, or a simulator, to a policy with an error bar."""
 
 from svrl.planning.averaged import AveragedStructuredIteration, AveragedValueIteration
 from svrl.planning.baselines import (

@@ -1,11 +1,11 @@
-"""Planning from noisy backups: a running average, and its structure.
+"""Plan from noisy backups by a running average, and its structure.
 
 With samples in place of backups the maximum over many actions picks the luckiest noise. Averaging over iterations,
 
     Q <- Q + a_t (noisy backup - Q),    a_t = 1 / (1 + (1 - gamma) t),
 
-removes noise as fast as the discount allows: the weights forget backups of old values. The rest of the noise is spread
-over all singular directions of Q, whereas the advantage of most control problems lives in a few. So the structured
+removes noise as fast as the discount allows: the weights forget backups of old values. The rest of the noise spreads
+over all singular directions of Q, whereas the advantage of most control problems lies in a few. So the structured
 method takes V and policy from a low-rank part of the row-centred average.
 
 Which directions? With sigma_k u_k w_k' the k-th singular triple of the centred average and F the centred fresh backup,
@@ -16,15 +16,15 @@ fails for control: three directions may hold 99% of the norm and lose the policy
 
 The running average must forget, and so stays noisier than the samples allow. So the final policy comes from the plain
 mean of all backups of the second half of the iterations, when the values have nearly settled. The even iterations
-confirm the directions of the odd ones and the other way round, a share r, which for the whole mean is 2 r / (1 + r).
+confirm a share r of the directions of the odd ones, and vice versa; for the whole mean the share is 2 r / (1 + r).
 
 A low-rank part chooses actions well and values them badly: the directions that it leaves out are missing from every
 value, and value iteration adds that error up over the horizon. So values come from sqrt(A) fresh samples of the chosen
-action. Structure may also not pay, with hardly any noise or too much. So fresh samples compare the policies of the
-low-rank part and of the plain average, and the plain one is used while it is worth more.
+action. With hardly any noise, or too much, structure may not pay. So fresh samples compare the policies of the
+low-rank part and of the plain average, and the method uses the plain one while it is worth more.
 
-With `p` below 1 an iteration samples a random part of the pairs, and every pair has its own step size by the number of
-its visits. The structure fills pairs that were never visited.
+With `p` below 1 an iteration samples a random part of the pairs, and the step size of a pair depends on its visits.
+The structure fills pairs that were never visited.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class AveragedValueIteration:
     Attributes:
         samples: Samples of every chosen pair in an iteration.
         p: Share of the pairs sampled in an iteration.
-        max_iterations: Iterations; noise has no natural end.
+        max_iterations: Number of iterations; noise has no natural end.
     """
 
     samples: int = 1
@@ -121,11 +121,11 @@ class AveragedStructuredIteration:
     Attributes:
         samples: Samples of every chosen pair in an iteration.
         p: Share of the pairs sampled in an iteration.
-        rank: Most directions; or exactly this many, believed in full, if `choose` is off.
+        rank: Most directions; or exactly this many, at full weight, if `choose` is off.
         choose: Scale directions by the share that fresh samples confirm, and value actions by fresh samples.
         least: Leave out directions with a smaller confirmed share.
         memory: Weight of the past in the running mean of the confirmed shares.
-        max_iterations: Iterations; noise has no natural end.
+        max_iterations: Number of iterations; noise has no natural end.
     """
 
     samples: int = 1
@@ -145,7 +145,7 @@ class AveragedStructuredIteration:
             raise ValueError(f"{name} needs least and memory in [0, 1), got {self.least} and {self.memory}.")
 
     def checks(self, n_actions: int) -> int:
-        """Further samples of each state's chosen action in an iteration."""
+        """Number of further samples of each state's chosen action in an iteration."""
         return self.samples * max(1, round(math.sqrt(self.p * n_actions))) if self.choose else 0
 
     def begin(self, meter: Meter, v: Tensor | None) -> StructuredState:
@@ -202,7 +202,7 @@ class AveragedStructuredIteration:
         return MethodResult(policy=top.indices, v=top.values.double(), q=estimate)
 
     def _judged_by_halves(self, state: StructuredState, even: Tensor, odd: Tensor) -> Tensor:
-        """The mean of both halves, as far as each half confirms the other, (S, A)."""
+        """The part of the mean of both halves that each half confirms in the other, (S, A)."""
         assert state.directions is not None, "finish comes after a step"
         start = state.directions[1]
         both = torch.lerp(even, odd, 0.5)
@@ -242,7 +242,7 @@ class AveragedStructuredIteration:
 
 @dataclass(frozen=True, kw_only=True)
 class Fresh:
-    """Samples of one iteration: of all pairs, values (S, A), or of the listed ones, values (K,) at index (K,)."""
+    """Samples of one iteration: values (S, A) of all pairs, or values (K,) of the listed pairs at index (K,)."""
 
     values: Tensor
     index: Tensor | None
@@ -258,14 +258,14 @@ class Fresh:
         return dense.reshape(meter.n_states, meter.n_actions)
 
     def share_left(self, meter: Meter) -> float:
-        """The share of a direction's square that is left after centring by the sampled means of the rows."""
+        """The share of a direction's square that remains after centring by the sampled means of the rows."""
         if self.index is None:
             return 1.0
         count = torch.bincount(self.index // meter.n_actions, minlength=meter.n_states)
         return max(float((count - 1).clamp(min=0).double().mean()) / max(meter.n_actions - 1, 1), 1e-12)
 
     def advantage_at(self, meter: Meter, policy: Tensor, centred: Tensor) -> Tensor:
-        """Mean of the `centred` (S, A) samples at a policy's actions (S,), where those were sampled."""
+        """Mean of the `centred` (S, A) samples at a policy's actions (S,), over those that were sampled."""
         chosen = centred.gather(1, policy[:, None]).squeeze(1)
         if self.index is None:
             return chosen.mean()
@@ -296,9 +296,9 @@ def _sample(meter: Meter, state: State, generator: torch.Generator, p: float, sa
 
 
 def _average(meter: Meter, state: AverageState, fresh: Fresh, half: int) -> None:
-    """Move the running average towards fresh backups, and from iteration `half` on keep means of two halves.
+    """Move the running average towards fresh backups, and from iteration `half` on keep means of even and odd ones.
 
-    A pair's first sample is taken as it is.
+    A pair's first sample replaces its average.
     """
     forget = 1.0 - meter.gamma
     if fresh.index is not None and state.visits is not None:

@@ -1,14 +1,14 @@
 """Value iteration on a part of the pairs without any structure: the baselines of SVP.
 
-Each backs up as many pairs an iteration as SVP would, and treats the others in its own way:
+Each backs up as many pairs per iteration as SVP, and treats the others in its own way:
 
 - async keeps their old values, from a pessimistic start;
 - sampled-max ignores them;
 - row-mean-update moves them by the mean update of their row;
-- coarse looks at k equispaced actions only, and ends with one full sweep;
+- coarse uses only k equispaced actions, and ends with one full sweep;
 - incumbent backs up each state's best action so far, and a few random ones.
 
-An entry that was never backed up is never chosen: a state without a draw gets one pair more.
+No method chooses an entry that was never backed up: a state without a draw gets one extra pair.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from svrl.planning.sampling import (
 
 @dataclass(kw_only=True)
 class TableState(SampledState):
-    """Also keeps Q (S, A), float32, of all pairs ever backed up; -inf for the others."""
+    """A state that also keeps Q (S, A), float32, of all pairs ever backed up; -inf for the others."""
 
     q: Tensor
 
 
 class _FromValues:
-    """Begins with values alone, and ends with the last step's policy."""
+    """Begin with values alone, and end with the last step's policy."""
 
     def begin(self, meter: Meter, v: Tensor | None) -> SampledState:
-        """Values only."""
+        """Start from values only."""
         return SampledState(v=first_values(meter, v), policy=first_policy(meter))
 
     def finish(self, meter: Meter, state: Any, generator: torch.Generator) -> MethodResult:
@@ -54,7 +54,7 @@ class _FromValues:
 
 @dataclass(frozen=True, kw_only=True)
 class SampledMax(_FromValues):
-    """V from the drawn actions alone.
+    """Value iteration that takes V from the drawn actions alone.
 
     Attributes:
         p: Share of the pairs backed up in an iteration.
@@ -94,7 +94,7 @@ class AsyncValueIteration(SampledMax):
     name = "async"
 
     def begin(self, meter: Meter, v: Tensor | None) -> TableState:
-        """No pair is known."""
+        """Start with no known pair."""
         shape = meter.n_states, meter.n_actions
         q = torch.full(shape, -torch.inf, dtype=torch.float32, device=meter.device)
         return TableState(v=first_values(meter, v), policy=first_policy(meter), q=q)
@@ -111,7 +111,7 @@ class AsyncValueIteration(SampledMax):
 
 @dataclass(frozen=True, kw_only=True)
 class RowMeanUpdate(AsyncValueIteration):
-    """Pairs that were not drawn move by the mean update of their row; unknown ones stay unknown.
+    """Value iteration that moves pairs not drawn by the mean update of their row; unknown pairs stay unknown.
 
     The parameters are those of `SampledMax`.
     """
@@ -149,7 +149,7 @@ class CoarseActions(_FromValues):
         check_positive("CoarseActions", tolerance=self.tolerance)
 
     def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
-        """A sweep over the chosen columns."""
+        """Sweep over the chosen columns."""
         count = min(self.actions, meter.n_actions)
         chosen = torch.linspace(0, meter.n_actions - 1, count, dtype=torch.float64).round().long().to(meter.device)
         top = meter.backup_columns(state.v, chosen).max(1)
@@ -157,20 +157,20 @@ class CoarseActions(_FromValues):
         return state
 
     def finish(self, meter: Meter, state: SampledState, generator: torch.Generator) -> MethodResult:
-        """One full sweep from the coarse values."""
+        """Run one full sweep from the coarse values."""
         v, policy = meter.improve(state.v)
         return MethodResult(policy=policy, v=v)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IncumbentIteration(_FromValues):
-    """Each iteration backs up each state's best action so far, and a few random challengers.
+    """Value iteration on each state's best action so far, and a few random challengers.
 
-    With noisy backups every pair gets as many samples as make the iteration cost as much as a full sweep, S x A.
+    With noisy backups every pair gets enough samples that an iteration costs as much as a full sweep, S x A.
 
     Attributes:
         p: Share of the pairs backed up in an iteration, which gives the number of challengers.
-        challengers: Number of random actions a state, instead of `p`.
+        challengers: Number of random actions per state, instead of `p`.
         tolerance: Stop once no value moves by more, without noise.
         max_iterations: Most iterations.
     """
@@ -187,14 +187,14 @@ class IncumbentIteration(_FromValues):
         check_whole("IncumbentIteration", challengers=challengers, max_iterations=self.max_iterations)
 
     def begin(self, meter: Meter, v: Tensor | None) -> SampledState:
-        """Action 0 as the first incumbent. With noise values start from 0, as in the other noisy methods."""
+        """Take action 0 as the first incumbent. With noise, values start from 0, as in the other noisy methods."""
         state = super().begin(meter, v)
         if meter.noisy and v is None:
             state.v = torch.zeros_like(state.v)
         return state
 
     def step(self, meter: Meter, state: SampledState, generator: torch.Generator) -> SampledState:
-        """The best of the incumbent and the challengers becomes the incumbent."""
+        """Make the best of the incumbent and the challengers the incumbent."""
         few = self.challengers or max(1, round(self.p * meter.n_actions) - 1)
         random = torch.randint(meter.n_actions, (meter.n_states, few), generator=generator, device=meter.device)
         actions = torch.cat([state.policy[:, None], random], 1)

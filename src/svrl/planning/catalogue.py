@@ -30,7 +30,7 @@ class Entry:
     Attributes:
         method: The method with its defaults.
         noisy: Whether it plans from samples.
-        baseline: Whether comparisons show it beside SVP.
+        baseline: Whether comparisons show it next to SVP.
     """
 
     method: Method
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def takes(self) -> frozenset[str]:
-        """The options of `make_method` that it takes: those among its fields, and a rank also for its estimator."""
+        """The options of `make_method` that it takes: its fields, and rank if its estimator has one."""
         own = {option for option in ("p", "estimator", "rank", "final_sweep") if hasattr(self.method, option)}
         return frozenset(own | {"rank"} if hasattr(getattr(self.method, "estimator", None), "rank") else own)
 
@@ -86,7 +86,7 @@ def make_method(
     final_sweep: bool | None = None,
     iterations: int | None = None,
 ) -> Method:
-    """Make a method by its name. Options that are None keep the method's defaults.
+    """Create a method by its name. Options that are None keep the method's defaults.
 
     Raises:
         ValueError: If there is no such method or estimator, or the method does not take an option.
@@ -113,8 +113,8 @@ def make_method(
 
 
 def most_iterations(name: str, iterations: int | None, *, noisy: bool) -> int | None:
-    """Most iterations, for `make_method`; None leaves them to the method.
+    """The `iterations` for `make_method`; None keeps the method's default.
 
-    Noise has no natural end: without a number, value iteration would sample for hours.
+    Noise has no natural end: without a limit, value iteration would sample for hours.
     """
     return NOISY_ITERATIONS if name == "value-iteration" and noisy and iterations is None else iterations

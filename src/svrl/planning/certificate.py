@@ -1,4 +1,4 @@
-"""Bounds on the distance of values and policies from the best, from one or two exact sweeps.
+"""Bounds on the distance of values and policies from the optimum, from one or two exact sweeps.
 
 Let T be the Bellman operator of a model, V any values, d = TV - V, and c = gamma / (1 - gamma). Then (MacQueen 1966;
 Porteus 1971) the optimal values V* obey, in every state,
@@ -8,11 +8,11 @@ Porteus 1971) the optimal values V* obey, in every state,
 Proof: T is monotone and T(V + x) = TV + gamma * x for a number x, so V + min d <= TV gives TV + gamma * min d <= TTV,
 and so on; the sum of the geometric series is c min d. The upper bound follows in the same way, and so do bounds for the
 operator of one policy. The greedy policy of the sweep is above the lower bound too, so it loses at most
-c (max d - min d). Any other policy is bounded twice: by the given V, and by the policy's own values with a second
-sweep. Neither is always closer, so the larger lower bound and the smaller upper bound count.
+c (max d - min d). Any other policy has two bounds: from the given V, and from the policy's own values with a second
+sweep. Neither is always tighter, so the larger lower bound and the smaller upper bound count.
 
 Where episodes may end, rows of transitions sum to less than 1, and the bounds hold with min(min d, 0) and
-max(max d, 0). Where rounding made rows sum to a little more than 1, the discount is larger by the same factor. All of
+max(max d, 0). Where rounding makes rows sum to a little more than 1, the discount is larger by the same factor. All of
 this is in exact arithmetic; rounding adds about 1e-16 |V| / (1 - gamma).
 """
 
@@ -35,10 +35,10 @@ class PlanCertificate:
     """Bounds from exact sweeps; they hold for certain.
 
     Attributes:
-        lower, upper: Below and above V*, (S,), float64.
+        lower, upper: Bounds on V* from below and above, (S,), float64.
         policy: The judged policy, (S,): the given one, or the greedy one of the sweep.
-        certified_error: The midpoint of the bounds is nowhere further from V* than this.
-        value_error: The given values are nowhere further from V* than this.
+        certified_error: Largest possible distance of the midpoint of the bounds from V*.
+        value_error: Largest possible distance of the given values from V*.
         loss_bound: V* - V_policy is at most this in every state.
         mean_loss_bound: V* - V_policy is at most this on average.
         backups: Backups that the certificate took.
@@ -61,13 +61,13 @@ class PlanCertificate:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleCertificate:
-    """An estimate for all states from some of them. It is statistical, and bounds nothing for certain.
+    """An estimate for all states from a sample of them. It is statistical, not a certain bound.
 
     Attributes:
         states: Number of states in the sample.
         share: With 95% confidence, at most this share of all states has a residual above `max_residual`,
             if the states were drawn uniformly and independently.
-        max_residual, mean_residual: Of |TV - V| in those states.
+        max_residual, mean_residual: Maximum and mean of |TV - V| in those states.
         max_gap, mean_gap: How much better the best action is than the policy's, by the given values.
     """
 
@@ -80,7 +80,7 @@ class SampleCertificate:
 
     @property
     def statement(self) -> str:
-        """One sentence to print beside the numbers."""
+        """One sentence to print next to the numbers."""
         return (
             f"Estimated from {self.states} states: with {CONFIDENCE:.0%} confidence at most {self.share:.2%} of all "
             f"states have a Bellman residual above {self.max_residual:.3g}. This is statistics, not a bound."
@@ -88,7 +88,7 @@ class SampleCertificate:
 
 
 def never_ends(problem: Model | Sampler) -> bool:
-    """Whether all transitions are known to sum to 1. A model that does not say so may have ends; a sampler may, too."""
+    """Whether all transitions are known to sum to 1. Otherwise episodes may end, as in any sampler."""
     if isinstance(problem, GridMDP):
         return True
     about = problem.describe()
@@ -102,7 +102,7 @@ def discount_of(problem: Model | Sampler) -> float:
 
 
 def value_offsets(problem: Model | Sampler, change: Tensor) -> tuple[float, float]:
-    """Numbers to add to TV for bounds on V*, from change = TV - V (S,)."""
+    """The numbers to add to TV for bounds on V*, from change = TV - V (S,)."""
     low, high = (float(end) for end in change.aminmax())
     if not never_ends(problem):
         low, high = min(low, 0.0), max(high, 0.0)
@@ -112,9 +112,9 @@ def value_offsets(problem: Model | Sampler, change: Tensor) -> tuple[float, floa
 
 
 def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanCertificate:
-    """Bound V*, and the loss of a policy (S,), from values v (S,): better values give closer bounds.
+    """Bound V*, and the loss of a policy (S,), from values v (S,): better values give tighter bounds.
 
-    A policy costs a second sweep. Without one, the greedy policy of the first sweep is judged.
+    A policy costs a second sweep. Without one, the function judges the greedy policy of the first sweep.
     """
     v = _values(model, v)
     lower, upper, greedy = _bounds(model, v)
@@ -145,14 +145,14 @@ def certify_plan(model: Model, v: Tensor, policy: Tensor | None = None) -> PlanC
 
 
 def _bounds(model: Model, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Below and above V*, (S,), and the greedy policy (S,), by one sweep."""
+    """Lower and upper bounds on V*, (S,), and the greedy policy (S,), by one sweep."""
     best, greedy = model.improve(v)
     low, high = value_offsets(model, best - v)
     return best + low, best + high, greedy
 
 
 def certify_on_sample(model: Model, v: Tensor, policy: Tensor, states: Tensor) -> SampleCertificate:
-    """Judge values v (S,) and a policy (S,) by some states (K,), where a sweep would take too long.
+    """Judge values v (S,) and a policy (S,) by some states (K,), when a sweep would take too long.
 
     Draw the states uniformly, and independently of v and policy.
     """

@@ -1,7 +1,7 @@
 """Checkpoints of a plan in progress: everything that its further steps depend on, bit for bit.
 
-A run is its method's `State`, the ledger, the rows so far, and the state of the generator. Files hold tensors and plain
-numbers only, and reading one runs no code from it.
+A run consists of its method's `State`, the ledger, the rows so far, and the generator's state. Files hold tensors and
+plain numbers only, and reading a file runs no code from it.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ def plan_resumably(
     watch: Callable[[Run], None] | None = None,
     notes: dict[str, Any] | None = None,
 ) -> Plan:
-    """Plan as `plan` does, from the checkpoint at `path` if there is one, and to exactly the same result.
+    """Plan like `plan`, from the checkpoint at `path` if there is one, with exactly the same result.
 
-    A checkpoint is written at intervals, after the last step, and when Ctrl-C or another exception comes out of
-    `watch`. An exception inside a step leaves the checkpoint before that step.
+    It writes a checkpoint at intervals, after the last step, and when `watch` raises Ctrl-C or another exception. An
+    exception inside a step leaves the last checkpoint before that step.
 
     Args:
         problem: As for `plan`.
         method: As for `plan`.
         path: Path of the checkpoint, in an existing folder. Delete the file when you no longer need it.
-        seed: As for `plan`. A checkpoint of another seed raises an error.
+        seed: As for `plan`. A checkpoint with another seed raises an error.
         every: Seconds between two checkpoints.
         watch: Called with the run after every iteration; its newest row is `run.trace[-1]`. A resumed run calls it
             again for the last iteration, because an exception may have cut that call short.
-        notes: Further content, saved with every checkpoint and filled from it. Tensors, numbers, text, and lists and
+        notes: Further content, saved with every checkpoint and restored from it. Tensors, numbers, text, and lists and
             dicts of them.
     """
     notes = {} if notes is None else notes
@@ -61,8 +61,8 @@ def plan_resumably(
         run = begin(problem, method, seed=seed)
     if run.seed != seed or len(run.state.v) != problem.n_states:
         raise ValueError(
-            f"{path} is of a run with seed {run.seed} on {len(run.state.v)} states, "
-            f"and this one has seed {seed} and {problem.n_states} states. Give each run a folder of its own."
+            f"{path} holds a run with seed {run.seed} on {len(run.state.v)} states, "
+            f"and this one has seed {seed} and {problem.n_states} states. Give each run its own folder."
         )
 
     if watch is not None and run.trace:
@@ -83,7 +83,7 @@ def plan_resumably(
 
 
 def save_run(run: Run, path: Path, notes: Mapping[str, Any] | None = None) -> None:
-    """Write a run between two of its steps, and notes. The file is the old one or the whole new one."""
+    """Write a run between two of its steps, and notes. A failed write leaves the old file."""
     content = {
         "format": FORMAT,
         "seed": run.seed,
@@ -111,13 +111,13 @@ def load_run(path: Path, problem: Model | Sampler, method: Method) -> tuple[Run,
     if content["format"] != FORMAT:
         raise ValueError(
             f"{path} was written by another version of svrl (format {content['format']}, not {FORMAT}). "
-            "Delete it to start the run anew."
+            "Delete it to start the run again."
         )
     generator = torch.Generator(device)
     generator.set_state(content["generator"].cpu())
     kind = type(method.begin(Meter(problem), None))
     if set(content["state"]) != {field.name for field in fields(kind)}:
-        raise ValueError(f"{path} is not a run of {method.name}. Delete it to start the run anew.")
+        raise ValueError(f"{path} is not a run of {method.name}. Delete it to start the run again.")
     run = Run(
         state=kind(**{name: _restored(value) for name, value in content["state"].items()}),
         ledger=Ledger(**content["ledger"]),
@@ -130,7 +130,7 @@ def load_run(path: Path, problem: Model | Sampler, method: Method) -> tuple[Run,
 
 
 def _plain(value: Any) -> Any:
-    """A field of a state for the file: an estimate becomes its own fields, as tensors."""
+    """Convert a field of a state for the file: an estimate becomes a dict of its fields, as tensors."""
     if not isinstance(value, Estimate):
         return value
     parts = {field.name: getattr(value, field.name) for field in fields(value)}
@@ -150,5 +150,5 @@ def _read(path: Path, device: str | torch.device) -> dict[str, Any]:
     except OSError:
         raise
     except Exception as error:  # a damaged archive fails in as many ways as it has parts
-        raise ValueError(f"{path} is damaged and cannot be resumed from. Delete it to start the run anew.") from error
+        raise ValueError(f"{path} is damaged and cannot be resumed from. Delete it to start the run again.") from error
     return content

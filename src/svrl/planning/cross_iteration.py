@@ -1,8 +1,8 @@
-"""Value iteration on a few rows and columns of Q: the matrix itself is never formed.
+"""Value iteration on a few rows and columns of Q, without ever forming the matrix.
 
 r rows I and r columns J determine a matrix of rank r: Q = C G^+ R with C = Q[:, J], R = Q[I, :] and G = Q[I, J] (see
-`svrl.cross`). Each iteration backs up only those, r (S + A) pairs, and one more pair a state at the best action of the
-skeleton, where the backup is exact. The value of a state is the larger of that and its best entry in C. So
+`svrl.cross`). Each iteration backs up only those, r (S + A) pairs, and one more pair per state at the best action of
+the skeleton, where the backup is exact. The value of a state is the larger of that backup and its best entry in C. So
 V_{t+1} <= T V_t, and errors cannot feed on themselves.
 
 The pivots of C and R (QR with exchange) are the rows and columns of the next iteration, which costs no backup. Maxima
@@ -28,7 +28,7 @@ CUT = 1e-6
 HELD_OUT = 64
 """Rows, and columns, whose crossings judge the factors."""
 FAR_OFF = 0.25
-"""Root mean square error there, over the spread between actions. Good plans measured below .07, poor ones above .4."""
+"""Allowed root mean square error there, over the spread between actions. Good plans had at most .07, poor ones .4."""
 
 
 @dataclass(kw_only=True)
@@ -89,7 +89,7 @@ class CrossValueIteration:
         return state
 
     def finish(self, meter: Meter, state: CrossState, generator: torch.Generator) -> MethodResult:
-        """Factors and the verified actions, or those of one full sweep."""
+        """Return the factors and the verified actions, or those of one full sweep."""
         v, policy = state.v, state.policy
         if not state.outcome:
             state.outcome = self._judged(meter, state, generator)
@@ -98,7 +98,7 @@ class CrossValueIteration:
         return MethodResult(policy=policy, v=v, factors=state.factors)
 
     def _judged(self, meter: Meter, state: CrossState, generator: torch.Generator) -> str:
-        """Nothing, or a sentence on how far the factors are off."""
+        """An empty string, or a sentence that says how far off the factors are."""
         shape = meter.n_states, meter.n_actions
         some = [torch.randperm(n, generator=generator, device=meter.device)[:HELD_OUT] for n in shape]
         states, actions = (index.reshape(-1) for index in torch.meshgrid(*some, indexing="ij"))
@@ -124,7 +124,7 @@ def argmax_of_product(left: Tensor, right: Tensor) -> Tensor:
     left, right = left.float(), right.float()
     rows = max(1, BLOCK // right.shape[1])
     best = torch.empty(len(left), dtype=torch.int64, device=left.device)
-    # One buffer for all blocks: freeing and allocating large ones left gigabytes of a fragmented heap.
+    # One buffer for all blocks: freeing and allocating large ones fragments gigabytes of the heap.
     block = torch.empty(rows, right.shape[1], dtype=left.dtype, device=left.device)
     for low in range(0, len(left), rows):
         some = left[low : low + rows]

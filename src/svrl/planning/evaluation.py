@@ -1,6 +1,6 @@
 """The values of one fixed policy, v = r + gamma * P v, and the loss of the policy.
 
-A residual bounds the error: with d = r + gamma * P v - v, |v - V_pi| <= max |d| / (1 - gamma). Values are computed by
+A residual bounds the error: with d = r + gamma * P v - v, |v - V_pi| <= max |d| / (1 - gamma). Values come from
 repeated backups, or from the linear system where backups would take long.
 """
 
@@ -21,9 +21,9 @@ from svrl.runtime.kernels import njit
 
 Solver = Literal["direct", "krylov"]
 ROUNDING = 64 * torch.finfo(torch.float64).eps
-"""Two computations of the same backup may differ by so much, relative to the largest value."""
+"""Two computations of the same backup may differ by this much, relative to the largest value."""
 PATIENCE = 2000
-"""Sweeps that are quicker than setting up a linear solver."""
+"""Up to this many sweeps are quicker than a linear solver."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,9 @@ class PolicyLoss:
     """The loss of a policy, V* - V_policy.
 
     Attributes:
-        mean: Over all states.
-        relative: The mean divided by the range of V*, max V* - min V*.
-        worst: In the worst state.
+        mean: Mean loss over all states.
+        relative: Mean loss divided by the range of V*, max V* - min V*.
+        worst: Loss in the worst state.
     """
 
     mean: float
@@ -42,9 +42,9 @@ class PolicyLoss:
 
 
 def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Tensor:
-    """The values (S,), float64, of a policy (S,), each with an error of at most max |T_policy V - V| / (1 - gamma).
+    """Compute the values (S,), float64, of a policy (S,), each with an error of at most the tolerance.
 
-    That bound is made as small as the tolerance.
+    The bound on the error is max |T_policy V - V| / (1 - gamma).
 
     Raises:
         ValueError: If rounding keeps the residual from becoming that small.
@@ -61,17 +61,17 @@ def evaluate_policy(model: Model, policy: Tensor, tolerance: float = 1e-9) -> Te
 
 
 def check_reached(tolerance: float, error: float, v: Tensor, factor: float) -> None:
-    """Raise ValueError if the error may exceed the tolerance. Its bound is known up to rounding, times `factor`."""
+    """Raise ValueError if the error may exceed the tolerance. It is at least `factor` times the rounding of v."""
     reached = max(error, factor * torch.finfo(torch.float64).eps * float(v.abs().max()))
     if not reached <= tolerance:
         raise ValueError(
-            f"Rounding keeps the values from being certainly within {tolerance:g}; {reached:.2g} was reached. "
-            "Ask for more than that."
+            f"Because of rounding, the values are not certain to be within {tolerance:g}; the error bound is "
+            f"{reached:.2g}. Set a tolerance above that."
         )
 
 
 def policy_loss(v_star: Tensor, v_policy: Tensor) -> PolicyLoss:
-    """Compare the values of a policy (S,) with the best (S,)."""
+    """Compare the values of a policy (S,) with the optimal values (S,)."""
     v_star, v_policy = torch.as_tensor(v_star), torch.as_tensor(v_policy)
     if v_star.shape != v_policy.shape or v_star.ndim != 1:
         raise ValueError(
@@ -87,7 +87,7 @@ def policy_loss(v_star: Tensor, v_policy: Tensor) -> PolicyLoss:
 
 @njit(**COMPILE)
 def _sweep(indptr, indices, data, reward, gamma, v, other, count):  # type: ignore[no-untyped-def]
-    """v = reward + gamma * P v, `count` times; v and other, (S,), are both written to, and one is returned."""
+    """v = reward + gamma * P v, `count` times; writes to both v and other, (S,), and returns one of them."""
     for _ in range(count):
         for s in range(len(reward)):
             total = 0.0
@@ -100,7 +100,7 @@ def _sweep(indptr, indices, data, reward, gamma, v, other, count):  # type: igno
 
 
 def sweeps(chain: MarkovRewardProcess, v: Tensor, count: int) -> Tensor:
-    """`count` backups under the policy, from the values v (S,); v is left as it is."""
+    """Back up the values v (S,) `count` times under the policy; v itself does not change."""
     if v.device.type != "cpu":
         for _ in range(count):
             v = chain.backup(v)
@@ -117,10 +117,10 @@ def residual_of(chain: MarkovRewardProcess, v: Tensor) -> float:
 
 
 def linear_solution(chain: MarkovRewardProcess, solver: Solver, start: Tensor) -> tuple[Tensor, int]:
-    """Solve (I - gamma * P) v = r on the CPU; returns v (S,) and how often P was read.
+    """Solve (I - gamma * P) v = r on the CPU; return v (S,) and how often P was read.
 
     "direct" factorises (SciPy's SuperLU), which fills in on grids of three and more dimensions. "krylov" is BiCGSTAB
-    from `start`. If it fails, the function returns the better of its last values and `start`.
+    from `start`. The function returns `start` if that is better than the solver's result.
     """
     from scipy.sparse.linalg import bicgstab, splu
 
@@ -143,7 +143,7 @@ def linear_solution(chain: MarkovRewardProcess, solver: Solver, start: Tensor) -
 def chain_values(
     chain: MarkovRewardProcess, start: Tensor, residual: float, solver: Solver | None = None
 ) -> tuple[Tensor, float, int]:
-    """Values of a policy down to a residual, or as near to it as rounding allows, from the values `start` (S,).
+    """Compute the values of a policy to a residual, or as near to it as rounding allows, from `start` (S,).
 
     Without a solver it sweeps, unless that takes long. Returns values (S,), their residual, and how often the
     transitions were read.
@@ -153,7 +153,7 @@ def chain_values(
     if solver is not None or slow:
         v, reads = linear_solution(chain, solver or "krylov", start)
         last = residual_of(chain, v)
-    # A residual shrinks by the discount in each sweep. If so many sweeps do not halve it, it is rounding.
+    # Each sweep shrinks a residual by the discount. If this many sweeps do not halve it, it is rounding.
     many = max(100, math.ceil(math.log(0.5) / math.log(chain.gamma)))
     while last > residual:
         v = sweeps(chain, v, many)

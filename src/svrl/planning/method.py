@@ -1,8 +1,8 @@
 """A planning method is a frozen record that can begin, take one step, and finish.
 
-Between two steps it keeps everything in a `State`, or in a dataclass of its own that extends it. The fields are
-tensors, estimates and plain values, which can be written to disk, so that an interrupted run resumes to exactly the
-same result. A method sees the problem through a `Meter` only, which counts and times every backup.
+Between two steps it keeps everything in a `State`, or in a dataclass that extends it. The fields are tensors,
+estimates and plain values, which can be written to disk, so that an interrupted run resumes to exactly the same
+result. A method sees the problem only through a `Meter`, which counts and times every backup.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(kw_only=True)
 class State:
-    """The memory of a method between two steps; methods add fields of their own."""
+    """The memory of a method between two steps; methods add their own fields."""
 
     v: Tensor  # values of the states, (S,)
     iteration: int = 0  # steps taken
@@ -45,7 +45,7 @@ class MethodResult:
 
 @runtime_checkable
 class Method(Protocol):
-    """A way of planning. Its repr is its name in logs and run directories."""
+    """A planning method. Its repr is its name in logs and run directories."""
 
     @property
     def name(self) -> str:
@@ -53,16 +53,16 @@ class Method(Protocol):
 
     @property
     def max_iterations(self) -> int:
-        """Most steps to take. Running out of them is an outcome, not an error."""
+        """Most steps. Running out of them is an outcome, not an error."""
 
     def begin(self, meter: Meter, v: Tensor | None) -> State:
-        """The state before the first step, from the values v (S,) if given."""
+        """Return the state before the first step, from the values v (S,) if given."""
 
     def step(self, meter: Meter, state: Any, generator: torch.Generator) -> State:
-        """One iteration. It may change the state in place, and sets `finished` when its stop rule fires."""
+        """Take one iteration. It may change the state in place, and sets `finished` when its stop rule fires."""
 
     def finish(self, meter: Meter, state: Any, generator: torch.Generator) -> MethodResult:
-        """Policy and values at the end, after a last sweep if the method makes one."""
+        """Return the final policy and values, after a last sweep if the method runs one."""
 
 
 @dataclass(kw_only=True)
@@ -75,7 +75,7 @@ class Ledger:
 
 
 class Meter:
-    """A model or a sampler with a ledger. `model` gives exact backups, `sampler` noisy ones; it has one of them."""
+    """A model or a sampler with a ledger. It has either `model`, with exact backups, or `sampler`, with noisy ones."""
 
     def __init__(self, problem: Model | Sampler, ledger: Ledger | None = None) -> None:
         check_problem("A plan", problem, Model, Sampler)
@@ -83,7 +83,7 @@ class Meter:
         self.ledger = Ledger() if ledger is None else ledger
         self.n_states, self.n_actions = problem.n_states, problem.n_actions
         self.gamma, self.device = problem.gamma, problem.device
-        # Checking against a protocol takes as long as a small backup, so it is done once.
+        # Checking against a protocol takes as long as a small backup, so check once.
         self._exact = problem if isinstance(problem, Model) else None
 
     @property
@@ -99,7 +99,7 @@ class Meter:
 
     @property
     def model(self) -> Model:
-        """The exact model; a sampler raises a ValueError that names the methods which plan without a model."""
+        """The exact model; raises ValueError for a sampler and names the methods that plan without a model."""
         if self._exact is None:
             raise ValueError(
                 "This method needs exact backups, and the problem can only be sampled. "
@@ -109,36 +109,36 @@ class Meter:
 
     @property
     def sampler(self) -> Sampler:
-        """The sampler; a model raises a ValueError that names the ways to make one."""
+        """The sampler; raises ValueError for a model and names the ways to create a sampler."""
         if self._exact is not None:
             raise ValueError(
                 "This method plans from samples, and the problem is an exact model. "
-                "Give it a Simulator, or NoisyBackups(model, sigma)."
+                "Pass a Simulator, or NoisyBackups(model, sigma)."
             )
         return cast(Sampler, self.problem)
 
     def backup(self, v: Tensor) -> Tensor:
-        """All pairs, (S, A)."""
+        """Back up all pairs, (S, A)."""
         return self._counted(self.n_states * self.n_actions, self.model.backup, v)
 
     def improve(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Maximum over actions (S,), and its first action (S,)."""
+        """Run a full sweep: the maximum over actions (S,), and its first action (S,)."""
         return self._counted(self.n_states * self.n_actions, self.model.improve, v)
 
     def backup_at(self, v: Tensor, states: Tensor, actions: Tensor) -> Tensor:
-        """Listed pairs, (K,)."""
+        """Back up listed pairs, (K,)."""
         return self._counted(len(states), self.model.backup_at, v, states, actions)
 
     def backup_policy(self, v: Tensor, policy: Tensor) -> Tensor:
-        """One action a state, (S,)."""
+        """Back up one action per state, (S,)."""
         return self.backup_at(v, torch.arange(self.n_states, device=self.device), policy)
 
     def backup_rows(self, v: Tensor, states: Tensor) -> Tensor:
-        """All actions of some states, (K, A)."""
+        """Back up all actions of some states, (K, A)."""
         return self._counted(len(states) * self.n_actions, self.model.backup_rows, v, states)
 
     def backup_columns(self, v: Tensor, actions: Tensor) -> Tensor:
-        """Some actions of all states, (S, K)."""
+        """Back up some actions of all states, (S, K)."""
         return self._counted(self.n_states * len(actions), self.model.backup_columns, v, actions)
 
     def sample(self, v: Tensor, generator: torch.Generator, count: int = 1) -> Tensor:

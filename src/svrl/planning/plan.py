@@ -1,4 +1,4 @@
-"""One verb for planning: plan(model, method) -> Plan."""
+"""plan(model, method) -> Plan: one function for all planning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Plan:
 
     Attributes:
         method: The repr of the method.
-        name: Its short name.
+        name: The short name of the method.
         problem: The entries of the model's `describe`, and the number of pairs.
         seed: Seed of all random draws.
         policy: Actions of the grid states (S,), int64.
@@ -47,9 +47,9 @@ class Plan:
         factors: left (S, r) and right (A, r) with Q = left @ right.mT, or None.
         outcome: A sentence on what went wrong; empty on success.
         iterations: Steps taken.
-        rank: Rank of the last estimate without its centre; None where nothing was estimated.
+        rank: Rank of the last estimate without its centre; None if nothing was estimated.
         ledger: Backups and seconds, including verification and final sweep.
-        trace: One row an iteration.
+        trace: One row per iteration.
     """
 
     method: str
@@ -81,7 +81,7 @@ class Plan:
         return self.ledger.backups / self.problem["pairs"]
 
     def greedy_policy(self, task: ControlTask, model: Model | None = None) -> GreedyPolicy:
-        """The greedy policy of this plan at any state of its task, between grid points too; `rollout` follows it.
+        """The greedy policy of this plan at any state of its task, also between grid points; `rollout` follows it.
 
         Args:
             task: The task of the plan.
@@ -89,8 +89,8 @@ class Plan:
                 Q (S, A). Otherwise it is greedy for the plan's own Q, or for its factors, without forming a matrix.
 
         Raises:
-            ValueError: Without a model, if the plan kept only values, or if its Q is not finite, as that of baselines
-                is at pairs that were never backed up.
+            ValueError: Without a model, if the plan kept only values, or if its Q is not finite, as in baselines at
+                pairs that were never backed up.
         """
         if model is not None:
             return GreedyPolicy(task=task, q=model.backup(self.v))
@@ -116,7 +116,7 @@ class Run:
 
 
 def begin(problem: Model | Sampler, method: Method, *, seed: int = 0, start: Tensor | None = None) -> Run:
-    """A run before its first step; `start` is a Q (S, A) or values V (S,) to warm-start from."""
+    """Create a run before its first step; `start` is a Q (S, A) or values V (S,) to warm-start from."""
     if isinstance(method, type) or not isinstance(method, Method):
         raise ValueError(
             f"A method is a record such as StructuredValueIteration(), or make_method('svp'); got {method!r}."
@@ -129,7 +129,7 @@ def begin(problem: Model | Sampler, method: Method, *, seed: int = 0, start: Ten
 
 
 def advance(problem: Model | Sampler, method: Method, run: Run) -> Iterator[TraceRow]:
-    """Take the remaining steps of a run, one row each. Between two rows you can save the run."""
+    """Take the remaining steps of a run, and yield one row each. Between two rows you can save the run."""
     meter = Meter(problem, run.ledger)
     while not run.state.finished and run.state.iteration < method.max_iterations:
         run.state = method.step(meter, run.state, run.generator)
@@ -144,7 +144,7 @@ def advance(problem: Model | Sampler, method: Method, run: Run) -> Iterator[Trac
 
 
 def conclude(problem: Model | Sampler, method: Method, run: Run) -> Plan:
-    """Turn a run into a plan once its steps are taken."""
+    """Turn a run into a plan after its last step."""
     found = method.finish(Meter(problem, run.ledger), run.state, run.generator)
     outcome = run.state.outcome or ("" if run.state.finished else OUT_OF_ITERATIONS)
     return Plan(
@@ -172,7 +172,7 @@ def plan(
     start: Tensor | None = None,
     watch: Callable[[TraceRow], None] | None = None,
 ) -> Plan:
-    """Plan on a model, or a sampler, by a method.
+    """Plan on a model, or a sampler, with a method.
 
     Args:
         problem: A `TabularMDP`, a `GridMDP` or another `Model`; a `Sampler` for noisy backups.
@@ -189,7 +189,7 @@ def plan(
 
 
 def _reach(meter: Meter, first: Tensor) -> float:
-    """Ten times the largest value of a policy, or of the start if that is more. Samples may be off by any noise."""
+    """Ten times the largest value of a policy, or of the start if that is more; no limit with noisy samples."""
     low, high = meter.value_range
     widest = max(abs(low), abs(high), float(first.abs().max()))
     return sys.float_info.max if meter.noisy or math.isinf(widest) else 10.0 * widest + 1e-9

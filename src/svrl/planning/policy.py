@@ -1,13 +1,13 @@
-"""Policies at continuous states: greedy by multilinear interpolation of Q over the grid, or of the nearest grid point.
+"""Policies at continuous states: greedy for Q interpolated over the grid, or taken from the nearest grid point.
 
 A state x lies in a cell of the task's grid. With the 2^d corners s_c of the cell and their weights w_c,
 
     Q(x, a) = sum_c w_c Q(s_c, a),        action(x) = the first a that maximises it
 
 This is how the paper treats continuous states (appendix B of "Harnessing Structures for Value-Based Planning and
-Reinforcement Learning", ICLR 2020). Q may be given by factors, Q = left right^T, and then no S x A array is needed. A
-numba kernel works on the CPU, and plain torch on other devices. Where two actions tie up to rounding, the two may
-choose differently.
+Reinforcement Learning", ICLR 2020). You can give Q by its factors, Q = left right^T, without an S x A array. A numba
+kernel works on the CPU, and plain torch on other devices. Where two actions tie up to rounding, the two may choose
+differently.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TORCH_BLOCK = 1 << 24
 """Scores that plain torch holds at once."""
 LEAST = 1 << 15
 """Scores worth a thread."""
-# Sums may be reordered, but NaN keeps its meaning: a place that is not a number must not become an index.
+# Sums may be reordered, but NaN keeps its meaning: NaN must not become an index.
 REORDER: dict[str, Any] = {**COMPILE, "fastmath": {"reassoc", *COMPILE["fastmath"]}}
 
 
@@ -54,7 +54,7 @@ class GreedyPolicy:
     and on one device.
 
     Attributes:
-        task: Its axes are the grid, numbered with the last axis fastest; S states and A actions.
+        task: The task whose axes span the grid, with S states (last axis fastest) and A actions.
         q: (S, A), or None.
         left: (S, r), or None.
         right: (A, r), or None; Q = left @ right.mT.
@@ -107,7 +107,7 @@ class GreedyPolicy:
     def greedy(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """The first best action (N,), int64, of each state (N, d), and its interpolated value (N,).
 
-        A periodic coordinate outside of its box is wrapped, any other is moved to the edge.
+        A periodic coordinate outside its box wraps, any other moves to the edge.
         """
         states = torch.as_tensor(states)
         if states.ndim != 2 or states.shape[1] != self.task.dimensions:
@@ -118,7 +118,7 @@ class GreedyPolicy:
         if states.device != self.device:
             raise ValueError(f"The policy is on {self.device}, the states are on {states.device}. Move one of them.")
         if not bool(torch.isfinite(states).all()):
-            raise ValueError("States must be finite, got NaN or infinity. Look at what produced them.")
+            raise ValueError("States must be finite, got NaN or infinity. Check the code that produced them.")
         states = _wrapped(self.task, states.detach().double())
         if self.device.type != "cpu":
             return greedy_by_torch(self.task, states, self.table, self.right)
@@ -149,7 +149,7 @@ class GreedyPolicy:
 
 
 def _wrapped(task: ControlTask, states: Tensor) -> Tensor:
-    """Periodic coordinates in their box. Both of its ends stay where they are, since both are grid lines."""
+    """Wrap periodic coordinates into their box. Both ends of the box stay, since both are grid lines."""
     if not any(axis.periodic for axis in task.axes):
         return states
     columns = []

@@ -1,8 +1,8 @@
-"""Policy iteration, and modified policy iteration, which evaluates a policy by a few sweeps only.
+"""Policy iteration, and modified policy iteration, which evaluates a policy with only a few sweeps.
 
 Both alternate a full sweep, which finds the greedy policy, and an evaluation of that policy. The chain of one policy
-has S rows instead of S * A, so an evaluation costs little beside the sweep. Modified policy iteration ends with the
-midpoint of the bounds on V* of its last full sweep (see `svrl.planning.certificate`).
+has S rows instead of S * A, so an evaluation costs little compared to the sweep. Modified policy iteration ends with
+the midpoint of the bounds on V* of its last full sweep (see `svrl.planning.certificate`).
 Reference: M. L. Puterman and M. C. Shin, "Modified policy iteration algorithms for discounted Markov
 decision problems", Management Science 24 (1978).
 """
@@ -22,7 +22,7 @@ from svrl.planning.evaluation import ROUNDING, Solver, chain_values, check_reach
 from svrl.planning.method import Meter, MethodResult, State
 
 AT_ROUNDING = 10
-"""Give up on closer bounds after so many sweeps with bounds as close as rounding."""
+"""Give up on tighter bounds after this many sweeps with bounds as tight as rounding."""
 
 
 @dataclass(kw_only=True)
@@ -35,10 +35,10 @@ class PolicyState(State):
 
 
 class _FromValues:
-    """Begins with values alone; the first policy is greedy for them."""
+    """Begin with values alone; the first policy is greedy for them."""
 
     def begin(self, meter: Meter, v: Tensor | None) -> PolicyState:
-        """Values 0, or those given."""
+        """Start from the given values, or from 0."""
         model = meter.model  # raises for a sampler
         zeros = torch.zeros(model.n_states, dtype=torch.float64, device=model.device)
         return PolicyState(v=zeros if v is None else v.to(zeros))
@@ -46,11 +46,11 @@ class _FromValues:
 
 @dataclass(frozen=True, kw_only=True)
 class ModifiedPolicyIteration(_FromValues):
-    """A full sweep, then `sweeps` backups under its greedy policy, until the values are certified.
+    """Alternate a full sweep and `sweeps` backups under its greedy policy, until the values are certified.
 
     Attributes:
         sweeps: Backups of the policy between two full sweeps; 0 is value iteration.
-        tolerance: The values are certainly within this of V*, or as near as rounding allows.
+        tolerance: Guaranteed distance of the values from V*, or as near as rounding allows.
         max_iterations: Most full sweeps.
     """
 
@@ -66,7 +66,7 @@ class ModifiedPolicyIteration(_FromValues):
             raise ValueError(f"ModifiedPolicyIteration needs 0 sweeps or more, got {self.sweeps}.")
 
     def step(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> PolicyState:
-        """One full sweep, and the evaluation unless it was the last."""
+        """Run one full sweep, and the evaluation unless it was the last."""
         best, policy = meter.improve(state.v)
         low, high = value_offsets(meter.problem, best - state.v)
         state.residual = 0.5 * (high - low)
@@ -88,13 +88,13 @@ class ModifiedPolicyIteration(_FromValues):
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyIteration(_FromValues):
-    """A full sweep, then the exact values of its greedy policy, until the policy stays.
+    """Alternate a full sweep and the exact values of its greedy policy, until the policy stays the same.
 
     A state keeps its action unless another is better by more than rounding and the error of the evaluation. So every
     change raises the true values, and no policy comes back.
 
     Attributes:
-        solver: Evaluates: "direct" factorises, "krylov" iterates (BiCGSTAB), and takes sweeps if that fails.
+        solver: Solver of the evaluation: "direct" factorises, "krylov" iterates (BiCGSTAB), with sweeps if that fails.
         max_iterations: Most full sweeps.
     """
 
@@ -108,7 +108,7 @@ class PolicyIteration(_FromValues):
             raise ValueError(f"PolicyIteration has no solver {self.solver!r}: choose direct or krylov.")
 
     def step(self, meter: Meter, state: PolicyState, generator: torch.Generator) -> PolicyState:
-        """One full sweep, and the evaluation unless the policy stays."""
+        """Run one full sweep, and the evaluation unless the policy stays the same."""
         best, policy = meter.improve(state.v)
         state.residual = float((best - state.v).abs().max())
         mine = state.policy
@@ -133,13 +133,13 @@ class PolicyIteration(_FromValues):
 
 
 def solve_exactly(model: Model, tolerance: float = 1e-9) -> tuple[Tensor, Tensor]:
-    """V* (S,), float64, each within `tolerance`, and its greedy policy (S,), by modified policy iteration.
+    """Compute V* (S,), float64, within `tolerance`, and its greedy policy (S,), by modified policy iteration.
 
     Raises:
-        ValueError: If rounding keeps the bounds from becoming that close.
+        ValueError: If rounding keeps the bounds from becoming that tight.
     """
     factor = model.gamma / (1.0 - model.gamma)
-    # So many sweeps reduce the error of an evaluation by e^5, whatever the discount.
+    # This many sweeps reduce the error of an evaluation by e^5, whatever the discount.
     method = ModifiedPolicyIteration(tolerance=tolerance, sweeps=max(100, math.ceil(5.0 * factor)))
     meter, generator = Meter(model), torch.Generator(model.device)
     state = method.begin(meter, None)

@@ -1,6 +1,6 @@
-"""Rollouts: a policy in the continuous task, from many starts at once.
+"""Roll out a policy in the continuous task, from many starts at once.
 
-Everything random is drawn before the first step and on the generator's own device. So the same seed gives the same
+The generator draws everything random before the first step and on its own device. So the same seed gives the same
 starts and the same noise for every policy, on every device.
 """
 
@@ -25,8 +25,8 @@ class Rollout:
         task: The simulated task.
         states: (T + 1, N, d), float64; states[0] are the starts.
         actions: (T, N), int64, indices into the task's actions.
-        inputs: (T, N, k), those actions.
-        rewards: (T, N), of each state and the action taken in it.
+        inputs: (T, N, k), the inputs of these actions.
+        rewards: (T, N), the reward of each state and the action taken in it.
     """
 
     task: ControlTask
@@ -57,7 +57,7 @@ class Rollout:
 
 
 def draw_starts(task: ControlTask, count: int, generator: Generator) -> Tensor:
-    """States drawn uniformly from the box, (count, d), float64, on the generator's device."""
+    """Draw states uniformly from the box, (count, d), float64, on the generator's device."""
     if count < 1:
         raise ValueError(f"A rollout needs at least 1 start, got {count}.")
     source = _source(generator)
@@ -82,8 +82,8 @@ def rollout(
         policy: Chooses the actions; the rollout runs on its device.
         starts: States (N, d), or the number to draw uniformly from the box.
         generator: Draws the starts and the noise.
-        steps: T.
-        noise: Whether the task's noise acts.
+        steps: Number of steps, T.
+        noise: Apply the task's noise.
     """
     if steps < 1:
         raise ValueError(f"A rollout needs at least 1 step, got {steps}.")
@@ -130,7 +130,7 @@ def _checked(task: ControlTask, starts: Tensor) -> Tensor:
 
 
 def _source(generator: Generator) -> torch.Generator:
-    """A torch generator as it is, on its own device; a NumPy one seeds a generator on the CPU."""
+    """Return a torch generator unchanged; a NumPy one seeds a torch generator on the CPU."""
     if generator is None:
         raise TypeError("A rollout needs a generator, got None. Use torch.Generator().manual_seed(0).")
     device = generator.device if isinstance(generator, torch.Generator) else torch.device("cpu")

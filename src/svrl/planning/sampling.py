@@ -1,4 +1,4 @@
-"""Shared by methods that back up a random part of the pairs: drawing, the best of a draw, and when to stop."""
+"""Shared code of methods that back up a random part of the pairs: draw pairs, take the best of a draw, and stop."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from svrl.matrix import Bernoulli
 from svrl.planning.method import Meter, State
 
 MISSED = 1e-3
-"""All draws that a stop rule looks at should miss a pair no more often than this."""
+"""Largest probability that all draws within a stop rule's window miss a pair."""
 
 
 @dataclass(kw_only=True)
 class SampledState(State):
     """State of a method that backs up a part of the pairs."""
 
-    policy: Tensor  # (S,), int64; 0 in states of which nothing is known yet
+    policy: Tensor  # (S,), int64; 0 in states with no known pair yet
     still: int = 0  # iterations in a row in which nothing moved
 
 
 class Drawn(NamedTuple):
-    """Pairs and their backups, (K,) each, by rows."""
+    """Pairs and their backups, (K,) each, in row order."""
 
     states: Tensor
     actions: Tensor
@@ -39,7 +39,7 @@ def check_share(name: str, p: float) -> None:
 
 
 def first_values(meter: Meter, v: Tensor | None) -> Tensor:
-    """The given values, or pessimistic ones: no policy is worth less."""
+    """The given values, or pessimistic ones: no policy has lower values."""
     low = meter.value_range[0]
     return torch.full((meter.n_states,), low, dtype=torch.float64, device=meter.device) if v is None else v.clone()
 
@@ -50,7 +50,7 @@ def first_policy(meter: Meter) -> Tensor:
 
 
 def observe(meter: Meter, v: Tensor, p: float, generator: torch.Generator, *, cover: bool = False) -> Drawn:
-    """Draw pairs with probability p and back them up. With `cover`, empty rows and columns get one pair more."""
+    """Draw pairs with probability p and back them up. With `cover`, empty rows and columns get one extra pair."""
     index = Bernoulli(p=p, cover=cover).indices((meter.n_states, meter.n_actions), generator, meter.device)
     states = index // meter.n_actions
     actions = index - states * meter.n_actions
@@ -71,10 +71,10 @@ def best_of_rows(meter: Meter, drawn: Drawn) -> tuple[Tensor, Tensor]:
 def settle(
     state: SampledState, v: Tensor, policy: Tensor, tolerance: float, p: float, *, on_average: bool = False
 ) -> None:
-    """Take over new values, and finish once none moves by more than the tolerance, or not `on_average`.
+    """Store new values, and finish once no value (`on_average`: the mean) moves by more than the tolerance.
 
-    That has to last for so many iterations that hardly any pair was left out of all of them: a single iteration in
-    which nothing moves says little, because pairs that were not drawn may still move V.
+    That must last for enough iterations that they draw nearly every pair: a single iteration in which nothing moves
+    says little, because pairs that were not drawn may still move V.
     """
     moved = (v - state.v).abs()
     state.residual = float(moved.max())

@@ -1,7 +1,7 @@
-"""Scores of plans: loss on the grid, rollouts and ranks, beside the exact optimum.
+"""Score plans against the exact optimum: loss on the grid, rollouts and ranks.
 
-A rollout needs a policy between grid states too. If a known Q has the plan's policy as its greedy policy, that Q is
-interpolated; otherwise the plan's own Q, if it has one; otherwise the nearest grid point decides.
+A rollout needs a policy between grid states too. It interpolates a known Q whose greedy policy is the plan's policy;
+otherwise the plan's own Q, if it has one; otherwise the nearest grid point decides.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ EXACT = 1e-9
 """Error of exact values, as a share of the attainable range."""
 TIGHT_ENERGY = 1.0 - 1e-6
 MOST_ENTRIES = 200_000_000
-"""No score forms a larger Q, and larger problems are only solved exactly on request."""
+"""Scores never form a larger Q, and solve larger problems exactly only on request."""
 SAMPLED, SAMPLED_PAIRS = 1000, 10_000_000
 """Most states of a sample certificate, and most of their pairs."""
 INTERPOLATED, NEAREST = "interpolated Q", "nearest grid point"
 
 
 class Recorder:
-    """Watches a run and keeps the numbers for its score and figures in `notes`, which can go into a checkpoint.
+    """Watch a run and keep the numbers for its score and figures in `notes`, which can go into a checkpoint.
 
-    These are "errors", max |V - V*| after each iteration (None if V* is not known), and "last" and "before", the values
-    of the last two iterations.
+    `notes` holds "errors", max |V - V*| after each iteration (None if V* is not known), and "last" and "before", the
+    values of the last two iterations.
     """
 
     def __init__(self, optimal_values: Tensor | None) -> None:
@@ -48,7 +48,7 @@ class Recorder:
         self.notes: dict[str, Any] = {"errors": []}
 
     def __call__(self, run: Run) -> None:
-        """Look at the run after an iteration. A second look changes nothing."""
+        """Record the run after an iteration. A second call for the same iteration changes nothing."""
         v, errors = run.state.v, self.notes["errors"]
         if len(errors) == run.state.iteration:
             return
@@ -69,7 +69,7 @@ class Score:
     """The score of one policy."""
 
     policy_loss: float | None  # mean over grid states of V* - V_policy, exact on the grid; None if V* is not known
-    policy_loss_relative: float | None  # the same over the range of V*
+    policy_loss_relative: float | None  # policy_loss over the range of V*
     discounted_return: float  # mean over rollouts; without a task, the mean of V_policy
     metric: dict[str, Any]  # of the task, with the name of the main number under "name"; empty without a task
     followed: str  # how the policy chose actions between grid points
@@ -77,7 +77,7 @@ class Score:
 
 
 class Judge:
-    """Scores plans on one model by the same starts, noise and optimum; without `exact` their losses are None."""
+    """Score plans on one model with the same starts, noise and optimum; without `exact` their losses are None."""
 
     def __init__(self, model: Model, task: ControlTask | None, *, starts: int, seed: int, exact: bool = True) -> None:
         self.model = model
@@ -96,7 +96,7 @@ class Judge:
 
     @cached_property
     def optimal(self) -> Score:
-        """The score of the optimum, whose loss is rounding."""
+        """The score of the optimum, whose loss is only rounding."""
         return self.score(self.optimum, [self.optimum.v])
 
     def score(self, found: Plan, values: Sequence[Tensor] = ()) -> Score:
@@ -116,9 +116,9 @@ class Judge:
         return Score(**parts, discounted_return=done.discounted_return, metric=metric, followed=followed, rollout=done)
 
     def sample(self, found: Plan) -> SampleCertificate:
-        """Judge a plan by some states, where one exact sweep would take too long."""
+        """Judge a plan by some states, when one exact sweep would take too long."""
         count = max(1, min(SAMPLED, SAMPLED_PAIRS // self.model.n_actions))
-        generator = torch.Generator().manual_seed(2**63 - 1 - self._seed)  # another seed than the plan's
+        generator = torch.Generator().manual_seed(2**63 - 1 - self._seed)  # a different seed from the plan's
         states = torch.randint(self.model.n_states, (count,), generator=generator)
         return certify_on_sample(self.model, found.v, found.policy, states)
 
@@ -144,13 +144,13 @@ class Judge:
             yield from (self.model.backup(v.double()) for v in values if bool(v.isfinite().all()))
 
     def _filled(self, q: Tensor) -> Tensor | None:
-        """Q with the lowest value where a pair was never backed up; None if it is not finite otherwise."""
+        """Q with the lowest value where a pair was never backed up; None if other entries are not finite."""
         q = torch.where(q == -math.inf, torch.tensor(self._low, dtype=q.dtype, device=q.device), q)
         return q if bool(q.isfinite().all()) else None
 
 
 def ranks(found: Plan, model: Model) -> dict[str, Any]:
-    """Ranks of the plan's Q, with row means and without; None, and the reason, where there is no answer.
+    """Ranks of the plan's Q, with and without row means; None, and the reason, if there is no answer.
 
     If a plan kept only values, its Q is one exact backup of them.
     """

@@ -7,7 +7,7 @@ This is the paper's algorithm 1. In iteration t every pair is observed with prob
 and Q_{t+1} = ME(observed entries). `StructuredValueIteration` is that loop with options, and `paper_svp` has the
 paper's choices.
 
-The default differs from it where measurements were better. Row means are taken out first. Otherwise the result depends
+The default differs from it where measurements were better. It subtracts row means first. Otherwise the result depends
 on a constant added to the reward: shrinkage pulls missing entries towards zero, and if Q is negative they win the
 maximum. The recovered matrix only proposes an action for each state. The value is an exact backup there (`verify`), or
 the best observed entry if that is larger. Then V_{t+1} <= T V_t always, an error of the estimate cannot feed on itself,
@@ -51,16 +51,16 @@ class StructuredValueIteration:
 
     Attributes:
         p: Probability that a pair is backed up in an iteration.
-        cover: Add a pair to every empty row and column; no estimator recovers an empty one.
+        cover: Add a pair to every empty row and column; no estimator can recover those.
         estimator: Recovers Q from the observed pairs. With `centre` it sees values of root mean square 1.
         centre: Subtract each row's observed mean before the estimation, and add it after.
         warm_start: Start each estimation from the last one.
         clip: Keep estimates in the attainable range [r_min, r_max] / (1 - gamma).
-        verify: The value of a state is the larger of its best observed pair and one exact backup at the
-            estimate's best action; otherwise the estimate's maximum, as in the paper.
+        verify: Set the value of a state to the larger of its best observed pair and one exact backup at the
+            estimate's best action; otherwise to the estimate's maximum, as in the paper.
         final_sweep: End with one full sweep, counted in the ledger.
-        tolerance: Stop once the mean change of V stays below this share of the attainable range, for so many
-            iterations that hardly any pair was left out of all of them.
+        tolerance: Stop once the mean change of V stays below this share of the attainable range, for enough
+            iterations that they draw nearly every pair.
         max_iterations: Most iterations.
         name: Short name.
     """
@@ -82,11 +82,11 @@ class StructuredValueIteration:
         check_whole(self.name, max_iterations=self.max_iterations)
 
     def begin(self, meter: Meter, v: Tensor | None) -> SVPState:
-        """Pessimistic values with `verify`, which keeps every V_t below V*; otherwise zeros, as the authors do."""
+        """Start from pessimistic values with `verify`, which keeps every V_t below V*; otherwise from zeros."""
         if self.p * meter.n_actions < 1.0:
             raise ValueError(
                 f"{self.name} would observe {self.p * meter.n_actions:.2g} actions of a state, and no matrix "
-                f"estimation recovers an empty row. Observe at least {1.0 / meter.n_actions:.2g}."
+                f"estimation recovers an empty row. Set p to at least {1.0 / meter.n_actions:.2g}."
             )
         first = first_values(meter, v)
         if v is None and not self.verify:
@@ -102,7 +102,7 @@ class StructuredValueIteration:
                 state.finished = True
                 state.outcome = (
                     f"{self.name} observed no action of state {int(empty.nonzero()[0])}, and no matrix estimation "
-                    f"recovers an empty row. Observe more than {self.p}."
+                    f"recovers an empty row. Set p above {self.p}."
                 )
                 return state
 
@@ -119,14 +119,14 @@ class StructuredValueIteration:
         return state
 
     def finish(self, meter: Meter, state: SVPState, generator: torch.Generator) -> MethodResult:
-        """The last iteration's actions, or those of one full sweep."""
+        """Return the last iteration's actions, or those of one full sweep."""
         v, policy = meter.improve(state.v) if self.final_sweep else (state.v, state.policy)
         return MethodResult(policy=policy, v=v, q=state.q)
 
     def _complete(
         self, meter: Meter, state: SVPState, drawn: Drawn, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """The estimate of Q (S, A) and its best actions (S,). Keeps its rank and the next start in the state."""
+        """Estimate Q (S, A) and its best actions (S,). Keeps its rank and the next start in the state."""
         states, actions, values = drawn
         shape = meter.n_states, meter.n_actions
         offset, unit = torch.zeros(meter.n_states, dtype=torch.float64, device=meter.device), 1.0
@@ -153,10 +153,10 @@ class StructuredValueIteration:
 
 
 def paper_svp(*, p: float = 0.2, max_iterations: int = 200, output: Output = "fill") -> StructuredValueIteration:
-    """The paper's algorithm with its Soft-Impute: shrinkage by 1/50 of the largest singular value, tolerance 1e-3.
+    """The paper's algorithm with its Soft-Impute: shrinkage of 1/50 of the largest singular value, tolerance 1e-3.
 
     Each estimation starts from the last one, which changes its time and not its optimum. `output` "fill" keeps observed
-    entries, as the authors' code does; "estimate" is the minimiser, as the paper writes.
+    entries, as in the authors' code; "estimate" returns the minimiser, as in the paper.
     """
     estimator = SoftImpute(ratio=1 / 50, tolerance=1e-3, max_steps=100, output=output)
     return StructuredValueIteration(

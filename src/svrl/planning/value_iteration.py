@@ -1,16 +1,16 @@
-"""Value iteration: v = max_a Q, Q = r + gamma * P v, over and over.
+"""Value iteration: repeat v = max_a Q, Q = r + gamma * P v.
 
 There are three stop rules:
 
-span     gamma / (1 - gamma) * (max d - min d) <= tolerance for the change d of the last sweep. The values are then
-         moved to the midpoint of their bounds (see `svrl.planning.certificate`): they are within tolerance / 2 of V*,
+span     gamma / (1 - gamma) * (max d - min d) <= tolerance for the change d of the last sweep. The values then
+         move to the midpoint of their bounds (see `svrl.planning.certificate`): they are within tolerance / 2 of V*,
          and the policy loses no more than tolerance in any state.
 sup      max |d| <= tolerance.
 authors  mean d^2 < 1e-6 over all pairs of Q, from Q = 0, or 200 iterations, as in the program of "Harnessing Structures
          for Value-Based Planning and Reinforcement Learning" (ICLR 2020).
 
-With noisy backups every iteration samples all pairs once, and the rules look at noisy changes. An equal change of all
-states then means nothing, so "span" asks for small changes.
+With noisy backups every iteration samples all pairs once, and the rules use noisy changes. An equal change of all
+states then means nothing, so "span" requires small changes.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class ValueIteration:
     """Plain value iteration; plans on models and on samplers.
 
     Attributes:
-        tolerance: Of the stop rules "span" and "sup".
-        stop: When to stop, see above.
+        tolerance: Tolerance of the stop rules "span" and "sup".
+        stop: Stop rule: "span", "sup" or "authors"; the module explains them.
         max_iterations: Most sweeps.
     """
 
@@ -63,12 +63,12 @@ class ValueIteration:
         check_whole("ValueIteration", max_iterations=self.max_iterations)
 
     def begin(self, meter: Meter, v: Tensor | None) -> SweepState:
-        """Values 0, or those given. For the authors' rule every entry of Q is the value of its row."""
+        """Start from the given values, or 0. For the authors' rule every entry of Q is the value of its row."""
         v = torch.zeros(meter.n_states, dtype=torch.float64, device=meter.device) if v is None else v.clone()
         return SweepState(v=v, q=v[:, None].expand(-1, meter.n_actions).clone() if self.stop == "authors" else None)
 
     def step(self, meter: Meter, state: SweepState, generator: torch.Generator) -> SweepState:
-        """One sweep."""
+        """Run one sweep."""
         q, best, state.policy = self._sweep(meter, state.v, generator)
         state.offsets = value_offsets(meter.problem, best - state.v)
         if self.stop == "authors":
@@ -85,7 +85,7 @@ class ValueIteration:
         return state
 
     def finish(self, meter: Meter, state: SweepState, generator: torch.Generator) -> MethodResult:
-        """The last sweep's policy and values. For "span" they are moved to the midpoint of their bounds."""
+        """Return the last sweep's policy and values; for "span" the values move to the midpoint of their bounds."""
         assert state.policy is not None, "finish comes after a step"
         midpoint = self.stop == "span" and not meter.noisy
         v = state.v + 0.5 * sum(state.offsets) if midpoint else state.v

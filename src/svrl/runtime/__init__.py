@@ -1,1 +1,1 @@
-"""What is written to disk, and how."""
+"""Files on disk, devices, kernels and signals."""

@@ -1,6 +1,6 @@
-"""What computations run on: cores, GPUs, and the memory that is free on them.
+"""Cores, GPUs, and their free memory.
 
-Ask for free memory before you allocate much, so that too much is an error message and not a killed process. A container
+Check free memory before you allocate much, so that too much is an error message and not a killed process. A container
 may have far less RAM than its machine, so free RAM is the least of what the machine has available and of what the
 control groups (version 2) around the process leave. Files that the system caches for a group, and gives up when memory
 is short, count as free.
@@ -22,17 +22,17 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def usable_cores() -> int:
-    """Cores that the system lets this process use, where it says so; else all of the machine."""
+    """Number of cores that the system lets this process use, if it says so; else all cores of the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def is_gpu(device: str | torch.device) -> bool:
-    """Whether a device, as in "cuda:1", is a CUDA GPU."""
+    """Whether a device, such as "cuda:1", is a CUDA GPU."""
     return str(device).startswith("cuda")
 
 
 def chosen_device(device: str | torch.device) -> str | torch.device:
-    """The device that "auto" means: "cuda" where torch finds a GPU, else "cpu". Any other is returned as it is."""
+    """The device that "auto" means: "cuda" if torch finds a GPU, else "cpu". Any other is returned unchanged."""
     if device != "auto":
         return device
     import torch
@@ -41,7 +41,7 @@ def chosen_device(device: str | torch.device) -> str | torch.device:
 
 
 def named_gpu(device: str | torch.device) -> str:
-    """A CUDA GPU with its number and name, as in cuda:0 (NVIDIA H200)."""
+    """A CUDA GPU with its number and name, such as cuda:0 (NVIDIA H200)."""
     import torch
 
     found = torch.device(device)
@@ -70,7 +70,7 @@ def check_device(device: str | torch.device) -> None:
 
 @contextmanager
 def torch_threads(count: int | None = 1) -> Iterator[None]:
-    """CPU threads of torch for a block; None leaves them as they are."""
+    """Set the CPU threads of torch for a block; None keeps the current number."""
     import torch
 
     if count is None:

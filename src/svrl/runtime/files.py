@@ -20,10 +20,10 @@ from typing import Any, BinaryIO
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`, and move it there when the block ends without an exception.
+    """Yield a temporary path next to `path`, and move it there when the block ends without an exception.
 
-    The temporary file keeps the ending of `path`, because many writers look at it. Entering the block creates it, so
-    a folder that cannot be written to raises before any work.
+    The temporary file keeps the suffix of `path`, because many writers depend on it. Entering the block creates it, so
+    a folder without write permission raises before any work.
 
     Raises:
         OSError: As in `naming`.
@@ -74,7 +74,7 @@ def write_json(path: Path, value: object, *, indent: int | None = 2) -> None:
 
 
 def finite(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with None in place of NaN and infinity, also in lists, and a field beside each that gives the reason."""
+    """Replace NaN and infinity in a row, also in lists, with None, and add a field with the reason for each."""
     out: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, float) and not math.isfinite(value):

@@ -1,6 +1,6 @@
-"""Kernels on the CPU: numba's `njit`, and work shared out over threads.
+"""Kernels on the CPU: numba's `njit`, and work shared over threads.
 
-All kernels take `njit` from here, so that svrl says when they are compiled: without a word, the first use on a machine
+All kernels import `njit` from here, so that svrl says when it compiles them: otherwise the first use on a machine
 would seem to hang. numba caches what it compiles, so later processes begin at once and say nothing. The sentence is a
 warning of the logger `svrl`, which Python prints to stderr by default.
 """
@@ -42,7 +42,7 @@ register("numba:compile", _Compiling())  # type: ignore[no-untyped-call] # numba
 def share_out(
     work: Callable[[int, int], object], size: int, threads: int, *, least: int = 1, pieces_each: int = 1
 ) -> None:
-    """Call work(low, high) on pieces of 0..size, on `threads` threads, the caller's among them.
+    """Call work(low, high) on pieces of 0..size, on `threads` threads including the caller's.
 
     Pieces are equal and depend on the numbers alone, so results do not depend on timing. The work must release the
     interpreter's lock, as compiled kernels do.

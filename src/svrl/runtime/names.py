@@ -1,4 +1,4 @@
-"""Words in sentences: the near miss of a wrong name, text that cannot steer a terminal, and durations."""
+"""Text for messages: the nearest right name, text without terminal control codes, and durations."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def nearest_name(
     most: int = 1,
     synonyms: Mapping[str, str] | None = None,
 ) -> str:
-    """The sentence "Did you mean ...?", or with nothing near the names after the words of `otherwise`.
+    """Return "Did you mean ...?", or all names after the words of `otherwise` if none is near.
 
     Args:
         got: The wrong name.
-        known: The right ones.
+        known: The right names.
         otherwise: Words before all names.
-        most: Near names to list.
-        synonyms: Right names by what others call them.
+        most: Most near names to list.
+        synonyms: Right names by their names elsewhere.
     """
     names = sorted(known)
     meant = (synonyms or {}).get(got)
@@ -35,12 +35,12 @@ def near_names(got: str, known: Iterable[str], *, most: int = 1) -> list[str]:
 
 
 def printable(text: str) -> str:
-    r"""Escape what would steer a terminal, as \x1b[2J does: names in files may come from strangers."""
+    r"""Escape terminal control codes such as \x1b[2J: names in files may come from strangers."""
     return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in text)
 
 
 def duration(seconds: float | None) -> str:
-    """A rough duration, as in 40 s, 12 min, 3 h 20 min or 12 days."""
+    """A rough duration, such as 40 s, 12 min, 3 h 20 min or 12 days."""
     if seconds is None:
         return "-"
     minutes = round(seconds / 60)

@@ -1,10 +1,10 @@
-"""CUDA kernels, compiled from source text at run time.
+"""Compile CUDA kernels from source text at run time.
 
-torch's CUDA wheels bring NVRTC, NVIDIA's run-time compiler, and every machine with a GPU has the driver. Both are
-called here through their C interfaces, so that neither a compiler nor another package is needed. A kernel is compiled
-once for each device and set of definitions in a process, which takes a few seconds, and is launched on torch's current
-stream, so that it takes part in any graph that is captured there. Divisions and roots in float32 are the fast ones of
-the GPU, right to about two units in the last place.
+torch's CUDA wheels include NVRTC, NVIDIA's run-time compiler, and every machine with a GPU has the driver. This module
+calls both through their C interfaces, so you need neither a compiler nor another package. It compiles a kernel once per
+process, device and set of definitions, which takes a few seconds, and launches it on torch's current stream, so that a
+graph captured there includes it. Divisions and roots in float32 are the GPU's fast ones, accurate to about two units in
+the last place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NoCompilerError(RuntimeError):
 
 
 class Kernel:
-    """A compiled kernel, to be launched on torch's current stream."""
+    """A compiled kernel, which runs on torch's current stream."""
 
     def __init__(self, function: ctypes.c_void_p) -> None:
         self._function = function

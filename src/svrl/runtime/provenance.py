@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, machine, time, command, and the commit of a checkout."""
+"""Record where a result comes from: versions, machine, time, command, and the commit of a checkout."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from svrl.runtime.device import usable_cores
 
 
 def provenance(*, device: str, command: str, seconds: float) -> dict[str, Any]:
-    """What is written beside rows.
+    """The record to write next to rows.
 
     Args:
         device: The device that computed them.
         command: The command that computes them again.
-        seconds: The time from start to end; after an interruption, only of what was left.
+        seconds: The time from start to end; after an interruption, only of the rest.
     """
     return {
         **versions(),

@@ -1,4 +1,4 @@
-"""Files of rows: one JSON object a line, only ever appended to.
+"""Append-only files of rows: one JSON object per line.
 
 Every row has "steps", its moment. A run that resumes from a checkpoint at step S repeats the steps after it, so a log
 that is opened again drops the rows later than S, and a last line that a crash has cut off. Rows reach the disk every
@@ -23,11 +23,11 @@ _BLOCK = 1 << 16
 
 
 class RowLog:
-    """A file of rows that is appended to; it is made when its first row comes.
+    """A file of rows to append to; the first row creates it.
 
     Args:
         path: The file.
-        up_to: Keep the rows up to this step of a file that exists; None keeps all that are whole.
+        up_to: Keep the rows of an existing file up to this step; None keeps all whole rows.
     """
 
     def __init__(self, path: Path, *, up_to: int | None = None) -> None:
@@ -38,7 +38,7 @@ class RowLog:
             _cut(path, up_to)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Add a row. A number that is not finite becomes null with its reason beside it.
+        """Add a row. A number that is not finite becomes null, with the reason in a second field.
 
         Raises:
             OSError: If it cannot be written, with the name of the file.
@@ -89,7 +89,7 @@ def last_rows(path: Path, count: int) -> list[dict[str, Any]]:
     """The last `count` whole rows, the newest last, without reading the rest of a long file."""
     try:
         opened = open_regular(path)
-    except FileNotFoundError:  # asked for by opening it: another process may remove it after a look
+    except FileNotFoundError:  # no check before: another process may remove the file in between
         return []
     with opened as file:
         at = file.seek(0, os.SEEK_END)

@@ -1,4 +1,4 @@
-"""One run on disk, a plan or a training: what a folder may be used for, and which process works in it.
+"""One run on disk, a plan or a training: its files, the permitted uses of its folder, and its lock.
 
 ```
 config.json         the settings; of a training also versions, machine and commit
@@ -17,8 +17,8 @@ tensorboard/ wandb/    what those programs write
 runs.json           in a folder around several trainings: the settings of each
 ```
 
-A finished run is never written over. A run is resumed under its own settings only; `steps` of a training may grow,
-also after its end if its state was kept. The agent of a finished run is removed only when its state has been loaded.
+A finished run is never overwritten. A run resumes only under its own settings; `steps` of a training may grow, even
+after its end if its state was kept. The agent of a finished run is removed only when its state has been loaded.
 While a process trains, it holds a lock on the folder, which the system releases however the process ends. Every file
 is written atomically.
 """
@@ -67,7 +67,7 @@ _FINISHED_TRAINING = (
     "Give more --steps to train it further, or another folder."
 )
 _PATIENCE = 1.0
-"""Seconds to wait for a lock that a process may hold only to look."""
+"""Seconds to wait for a lock that a process may hold only for a check."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class RunDirectory:
 
     @classmethod
     def begin(cls, path: Path, config: Mapping[str, Any]) -> RunDirectory:
-        """Make a folder, or take an empty one, for a new run.
+        """Create a folder, or use an empty one, for a new run.
 
         Raises:
             ValueError: If the folder holds a run, or anything else.
@@ -112,7 +112,7 @@ class RunDirectory:
 
     @classmethod
     def resume(cls, path: Path, config: Mapping[str, Any]) -> RunDirectory:
-        """Resume a run, perhaps for more steps than it was begun with. Nothing is written; see `reopen`.
+        """Resume a run, perhaps for more steps than before. This writes nothing; see `reopen`.
 
         Raises:
             ValueError: If there is no run, if it is finished and cannot grow, or if its settings differ.
@@ -136,9 +136,9 @@ class RunDirectory:
         return cls(path=path, config=merged, earlier_steps=steps)
 
     def reopen(self) -> None:
-        """Write what has changed of a resumed run's config.json, and make a run that grows an unfinished one.
+        """Write changes to a resumed run's config.json, and mark a run that grows as unfinished.
 
-        Call it when everything that may fail has been made: the agent of a finished run is removed.
+        Call it after everything that may fail, because it removes the agent of a finished run.
         """
         if self.grows:
             # In this order a crash in between leaves an unfinished run, which can be resumed.
@@ -170,7 +170,7 @@ class RunDirectory:
                 (self.path / name).rmdir()
 
     def write_rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """rows.jsonl: one JSON object a line. A number that is not finite becomes null with its reason beside it."""
+        """Write rows.jsonl, one JSON object per line. Numbers that are not finite become null, with a reason."""
         lines = [json.dumps(finite(row), allow_nan=False) + "\n" for row in rows]
         with writing(self.path / TRACE) as temporary:
             temporary.write_text("".join(lines), encoding="utf-8")
@@ -205,7 +205,7 @@ def is_finished(path: Path) -> bool:
 
 
 def refuse_other_settings(path: Path, config: Mapping[str, Any], *, but: Collection[str] = ()) -> None:
-    """Raise ValueError, with a message that names them, if a run has other settings than these.
+    """Raise ValueError that names the differences if a run has other settings than these.
 
     Args:
         path: The folder of the run.

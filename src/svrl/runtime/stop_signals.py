@@ -40,10 +40,10 @@ class Signals:
 
     @property
     def at_once(self) -> bool:
-        """Raise `Stopped` from where this thread is; set while all that it has done is on disk.
+        """Raise `Stopped` in the middle of this thread's work; set it while all finished work is on disk.
 
-        The handler runs in the main thread and raises there only. Work in another thread has to look at `came`, or
-        call `stop_if_safe`, now and then.
+        The handler runs in the main thread and raises only there. Work in another thread must check `came`, or call
+        `stop_if_safe`, now and then.
         """
         return getattr(self._of_thread, "at_once", False)
 

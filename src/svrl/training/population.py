@@ -1,10 +1,10 @@
 """Several runs at the same time in one process, each in its own thread and folder.
 
 Emulators and GPUs work while Python waits, so one process can keep them busy with several runs. Every run has its own
-generators, rows and checkpoints. Its result is the same as alone, and it can be resumed alone.
+generators, rows and checkpoints. Its result is the same as when you train it alone, and you can resume it alone.
 
-    a signal    every run saves at its next step and stops; runs that wait do not begin
-    a failure   the other runs train to their end, and then all failures are raised together
+    a signal    every run saves at its next step and stops; waiting runs do not begin
+    a failure   the other runs train to their end, and then one error reports all failures
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from svrl.training.session import Habits, train_in_directory
 SWITCH_INTERVAL = 5e-4
 """Seconds for which a thread may hold the GIL while others wait; a step takes less than the usual 5 ms."""
 _LISTEN_EVERY = 0.5
-"""Seconds between two looks of the main thread for signals, which the system may deliver to any thread."""
+"""Seconds between two checks of the main thread for signals, which the system may deliver to any thread."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +38,15 @@ class Member:
     """One run of a population; the arguments are those of `train_in_directory`.
 
     Attributes:
-        env: The name of an environment, or a function that makes one.
+        env: The name of an environment, or a function that creates one.
         config: All settings of the agent.
-        folder: Of this run alone.
-        seed: Seeds everything random.
+        folder: The folder of this run alone.
+        seed: Seed of all random numbers.
         device: "cpu", "cuda" or "cuda:1".
-        precision: Of matrix products; None takes the default of the device.
-        threads: CPU threads of torch; None leaves them as they are.
-        resume: Resume the run that is there.
-        habits: How it is kept and shown; None takes those of the `Manner`.
+        precision: Precision of matrix products; None uses the device's default.
+        threads: CPU threads of torch; None keeps the current number.
+        resume: Resume the run in the folder.
+        habits: How to keep and show the run; None uses those of the `Manner`.
     """
 
     env: EnvSource
@@ -62,12 +62,12 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """How runs are carried out; nothing here changes what is learned.
+    """How to carry out runs; nothing here changes what agents learn.
 
     Attributes:
-        habits: How each is kept and shown; by default as `train_in_directory` has it.
-        env_threads: Native threads of each run's environments; 0 leaves it to ale-py.
-        progress: Makes the progress display of a run; called in the run's thread.
+        habits: How to keep and show each run; by default as in `train_in_directory`.
+        env_threads: Native threads of each run's environments; 0 lets ale-py choose.
+        progress: Creates the progress display of a run; called in the run's thread.
         say: Called with notes and warnings on a run, from any thread.
     """
 
@@ -78,14 +78,14 @@ class Manner:
 
 
 RunOutcome = dict[str, Any] | Exception | None
-"""What the result.json of a run holds, why it failed, or None if a signal stopped it."""
+"""The content of a run's result.json, why it failed, or None if a signal stopped it."""
 
 
 class PopulationError(ValueError):
     """Some runs failed; the others are finished, or saved if a signal came.
 
     Attributes:
-        failures: What went wrong, by folder.
+        failures: The errors, by folder.
         signal: The number of the signal that stopped the others, or None.
     """
 
@@ -102,9 +102,9 @@ def train_population(
 
     Args:
         members: The runs, in the order in which they begin.
-        together: Runs at a time, at least 1. One at a time is trained in the thread of the caller.
-        manner: How they are carried out.
-        signals: Those that the caller holds back already; by default they are held back here.
+        together: Runs at a time, at least 1. With 1, runs train in the caller's thread.
+        manner: How to carry out the runs.
+        signals: The signals that the caller already holds back; by default this function holds them back.
 
     Returns:
         The content of each result.json.
@@ -143,11 +143,11 @@ def _refuse_what_cannot_be_shared(members: Sequence[Member], together: int) -> N
     if together < 1:
         raise ValueError("A population needs at least one run, and at least one at a time.")
     if len({member.folder for member in members}) < len(members):
-        raise ValueError("Every run of a population needs a folder of its own; two share one.")
+        raise ValueError("Every run of a population needs its own folder; two share one.")
     precisions = {member.precision or default_precision(member.device) for member in members if is_gpu(member.device)}
     for what, wanted, remedy in (
         ("share torch's CPU threads", {member.threads for member in members}, "give one number of --threads"),
-        ("multiply alike", precisions, "with one --precision"),
+        ("share one precision", precisions, "give one --precision"),
     ):
         if together > 1 and len(wanted) > 1:
             raise ValueError(
@@ -164,7 +164,7 @@ def in_threads(work: Callable[[], None], count: int, threads: int | None) -> Non
     Args:
         work: What each thread does.
         count: Threads.
-        threads: CPU threads of torch, of all together; None leaves them as they are.
+        threads: CPU threads of torch, for all together; None keeps the current number.
     """
     unexpected: list[BaseException] = []
 
@@ -191,7 +191,7 @@ def in_threads(work: Callable[[], None], count: int, threads: int | None) -> Non
 
 
 def _outcome(member: Member, manner: Manner, signals: Signals) -> RunOutcome:
-    """Train one; a failure is returned, not raised."""
+    """Train one run; return a failure instead of raising it."""
     try:
         return train_in_directory(
             member.env,

@@ -1,8 +1,8 @@
 """The error of an agent's Q against Q*, which planning computes on control tasks.
 
-The task of the agent is discretised on the grid of its axes and solved exactly, with the agent's discount and number
-of actions. A network is then evaluated at the grid states. With span = max Q* - min Q*, and means over all grid states
-and actions,
+Planning discretises the agent's task on the grid of its axes and solves it exactly, with the agent's discount and
+number of actions. The network is then evaluated at the grid states. With span = max Q* - min Q*, and means over all
+grid states and actions,
 
     mean_error       mean |Q - Q*| / span
     max_error        max |Q - Q*| / span
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 CONTROL = "control/"
 PRECISION = 1e-8
-"""Error of exact values, as a share of the largest that rewards allow."""
+"""Error of exact values, as a share of the largest value that rewards allow."""
 BLOCK = 1 << 20
 """Values that the network computes at once."""
 MOST_VALUES = 10**8
-"""Most grid states x actions whose Q* is kept: 800 MB."""
+"""Most entries (grid states x actions) of a Q* to keep: 800 MB."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +79,7 @@ class QStarError:
         if task.n_states * task.n_actions > MOST_VALUES:
             raise ValueError(
                 f"Q* of {task.name} has {task.n_states} x {task.n_actions} values, more than the {MOST_VALUES:.0e} "
-                "that are kept. Take fewer actions."
+                "allowed. Use fewer actions."
             )
         model = GridMDP(dataclasses.replace(task, gamma=gamma))
         v_star, _ = solve_exactly(model, _tolerance(model))
@@ -98,7 +98,7 @@ class QStarError:
             ValueError: If its Q* is not known; the message says why.
         """
         if not learner.env.startswith(CONTROL):
-            raise ValueError(f"The best Q is known for {CONTROL}TASK only, and {learner.env} is not planned on.")
+            raise ValueError(f"Q* is known only for {CONTROL}TASK, and there is no planning on {learner.env}.")
         if learner.config.clip_rewards:
             raise ValueError(
                 "The agent learns from the sign of rewards, so its Q is not that of the task. "
@@ -109,7 +109,7 @@ class QStarError:
 
     @property
     def span(self) -> float:
-        """Max Q* - min Q*; 1 where Q* is flat."""
+        """Max Q* - min Q*; 1 if Q* is constant."""
         low, high = self.q_star.aminmax()
         return float(high - low) or 1.0
 
@@ -178,6 +178,6 @@ class QStarRows(RowLog):
 
 
 def _tolerance(model: GridMDP) -> float:
-    """The absolute error of exact values; the largest value that rewards allow sets the scale, as for rounding."""
+    """The absolute error of exact values, in proportion to the largest value that rewards allow, like rounding."""
     most = max(abs(end) for end in model.reward_range)
     return max(1e-9, PRECISION * most / (1.0 - model.gamma))

@@ -26,10 +26,10 @@ def settings_of(
     Args:
         env: Name of the environment.
         config: All settings of the agent.
-        seed: Seeds everything random.
+        seed: Seed of all random numbers.
         device: cpu, cuda or cuda:N.
         threads: CPU threads of torch; their number may change the last digits.
-        precision: float32, tf32 or bf16; None takes the default of the device.
+        precision: float32, tf32 or bf16; None uses the device's default.
     """
     precision = precision or default_precision(device)
     own = {"env": env, "seed": seed, "device": device, "threads": threads, "precision": precision}

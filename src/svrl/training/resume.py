@@ -1,8 +1,8 @@
-"""What runs were begun with, read from their folders: naming a folder is enough to resume what is in it.
+"""Read the settings of runs from their folders: you resume runs by naming their folder.
 
-config.json holds the settings of a run. A folder around several runs has a runs.json with the settings of all that
-were asked for, by the names of their folders, so that those which have not begun yet are known too. No package is
-imported because one of these files names it.
+config.json holds the settings of a run. A folder around several runs has a runs.json with the settings of all
+requested runs, by the names of their folders, including those that have not begun yet. svrl imports no package only
+because one of these files names it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _MOST_THREADS = 1024
 
 
 def begun_run(folder: Path, env: str | None = None) -> Member:
-    """The run in a folder, with the settings that it was begun with.
+    """The run in a folder, with its original settings.
 
     Args:
-        folder: Of the run.
-        env: Its environment, as the user named it; None takes the name in config.json.
+        folder: The folder of the run.
+        env: Its environment, as the user named it; None uses the name in config.json.
 
     Raises:
         ValueError: If there is no run, if its config.json is damaged, or if the environment would import a package.
@@ -57,10 +57,10 @@ def asked_runs(folder: Path) -> list[Member]:
 
 @contextmanager
 def listed(folder: Path, members: Sequence[Member]) -> Iterator[None]:
-    """Write runs.json around several runs, and take it away again if none of them could be begun."""
+    """Write runs.json around several runs, and remove it again if none of them could begin."""
     folder.mkdir(parents=True, exist_ok=True)
     asked = {}
-    with suppress(ValueError):  # a damaged list is made anew
+    with suppress(ValueError):  # a damaged list is replaced
         asked = _listed(folder)
     for member in members:
         settings = settings_of(
@@ -93,7 +93,7 @@ def _listed(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _member(folder: Path, settings: Mapping[str, Any], file: Path, env: str | None = None) -> Member:
-    """A run with the settings of a file, which may be anybody's."""
+    """A run with the settings of a file, which may come from anyone."""
     named = settings.get("env")
     if not isinstance(named, str):
         raise ValueError(f"{file} names no environment, so nothing can be trained from it. Start a new run.")

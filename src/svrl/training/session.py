@@ -1,8 +1,8 @@
 """Training in a run directory: events go to rows, pictures and checkpoints, and a signal loses nothing.
 
-A checkpoint is written every few minutes, at the end, and when a signal comes. It is written at `Stepped`, the last
-event of a step, so that the rows of a step and its checkpoint belong together, or in an evaluation just before it,
-which the resumed run begins anew.
+The session writes a checkpoint every few minutes, at the end, and when a signal comes. It does so at `Stepped`, the
+last event of a step, so that the rows of a step and its checkpoint belong together, or in an evaluation just before,
+which the resumed run repeats.
 
 Rows after the checkpoint are dropped only after every step that can fail, and a new run that fails before its first
 checkpoint leaves nothing behind.
@@ -58,15 +58,15 @@ _SIZE = r"([\d.]+ [KMGT]?i?B|[\d.]+ bytes)"
 
 @dataclass(frozen=True, kw_only=True)
 class Habits:
-    """How a run is kept, shown and ended; nothing here changes what is learned until then.
+    """How to keep, show and end a run; nothing here changes what the agent learns until then.
 
-    config.json holds them too, and a resumed run takes them from there where none are given.
+    config.json holds them too, and a resumed run reads them from there unless you pass others.
 
     Attributes:
         checkpoint_every: Seconds between two checkpoints, more than 0.
         keep_replay: Keep checkpoints and replay buffer after the end, so that the run can be extended.
         keep_best: Keep the agent with the best evaluation so far in best.npz; of equal ones the earlier.
-        stop_at: End training when the mean score of an evaluation is this or more; None does not.
+        stop_at: End training when the mean score of an evaluation reaches this; None never does.
         tensorboard: Write scalars for TensorBoard.
         wandb: Project of Weights & Biases, or None.
     """
@@ -86,7 +86,7 @@ class Habits:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], file: Path) -> Habits:
-        """Those in the settings of a run, which are from a file.
+        """Read habits from the settings of a run in a file.
 
         Raises:
             ValueError: If they are damaged.
@@ -129,29 +129,29 @@ def train_in_directory(
     say: Callable[[str], object] = lambda sentence: None,
     signals: Signals | None = None,
 ) -> dict[str, Any]:
-    """Train one agent to its end in a run directory; `svrl.runtime.run_directory` says what is in it.
+    """Train one agent to its end in a run directory; `svrl.runtime.run_directory` lists its content.
 
-    Torch's threads are taken as they are, and are a setting of the run like every other.
+    The current number of torch's threads is a setting of the run like every other.
 
     Args:
-        env: The name of an environment, or a function that makes your own.
+        env: The name of an environment, or a function that creates your own.
         config: All settings; by default the preset of the environment's family.
-        folder: New or empty; with `resume` that of the run.
-        seed: Seeds everything random.
-        device: "cpu", "cuda", "cuda:1", or "auto": a GPU where there is one, and that of a resumed run.
-        precision: Of matrix products: "float32", or on a GPU "tf32", the default there, or "bf16".
-        network: Your own network, a function from EnvSpec to an nn.Module. A run is resumed with the same one.
-        env_threads: Native threads of Atari's emulators; 0 leaves it to ale-py. Their number changes no result.
+        folder: A new or empty folder; with `resume` that of the run.
+        seed: Seed of all random numbers.
+        device: "cpu", "cuda", "cuda:1", or "auto": a GPU if there is one, or the device of a resumed run.
+        precision: Precision of matrix products: "float32", or on a GPU "tf32", the default there, or "bf16".
+        network: Your own network, a function from EnvSpec to an nn.Module. Resume a run with the same one.
+        env_threads: Native threads of Atari's emulators; 0 lets ale-py choose. Their number changes no result.
         resume: Resume an interrupted run, or train a finished one whose replay was kept for more steps.
-        habits: How the run is kept and shown; by default `Habits()`, and those of a resumed run.
-        watch: Called with every event, see `svrl.agents.events`. If it returns False, training ends with the step
-            under way: the run is finished, and its result has `stopped_early`.
-        progress: True shows a line on stderr; a function makes another display.
+        habits: How to keep and show the run; by default `Habits()`, or those of a resumed run.
+        watch: Called with every event, see `svrl.agents.events`. If it returns False, training ends with the current
+            step: the run is finished, and its result has `stopped_early`.
+        progress: True shows a line on stderr; a function creates another display.
         say: Called with notes and warnings, a sentence each.
-        signals: Those that the caller holds back already; by default they are held back here.
+        signals: The signals that the caller already holds back; by default this function holds them back.
 
     Returns:
-        What result.json holds. `svrl.load_agent(folder)` is the agent.
+        The content of result.json. `svrl.load_agent(folder)` loads the agent.
 
     Raises:
         Stopped: If Ctrl-C, SIGTERM or SIGHUP came; everything is saved, and `resume` continues.
@@ -221,8 +221,8 @@ def at_work_on(device: str | torch.device, folder: Path) -> Iterator[None]:
     """Make a GPU the current one, and turn an out-of-memory error into one sentence; on the CPU nothing.
 
     Args:
-        device: Of the run.
-        folder: Of the run. The sentence names it if it holds a checkpoint.
+        device: The device of the run.
+        folder: The folder of the run. The sentence names it if it holds a checkpoint.
 
     Raises:
         ValueError: If the GPU has no memory left.
@@ -253,7 +253,7 @@ class TrainingSession:
         began_at: Steps of the run when this process began.
         q_star: The comparison with a planned Q*, on control tasks.
         stopped: Whether training was asked to end.
-        best: Steps and mean score of the evaluation whose agent is kept.
+        best: Steps and mean score of the best evaluation, whose agent is kept.
     """
 
     def __init__(
@@ -281,8 +281,8 @@ class TrainingSession:
                 self.say(f"Note: {loaded.note}")
         elif rows := len(read_rows(self.run.path / files.EPISODES)):
             self.say(
-                f"Note: {self.run.path} has no checkpoint, so training begins anew at step 0, "
-                f"and its {rows:,} episodes are made again."
+                f"Note: {self.run.path} has no checkpoint, so training starts again at step 0, "
+                f"and its {rows:,} episodes are played again."
             )
         self.began_at = self.training.steps
         if self.run.earlier_steps is not None:
@@ -311,7 +311,7 @@ class TrainingSession:
                 self._follow(progress, watch)
 
     def _follow(self, progress: Progress, watch: Callable[[Event], object]) -> None:
-        """Pass every event on, and save when it is time to."""
+        """Pass on every event, and save when a checkpoint is due."""
         began = before = time.monotonic()
         evaluations = last_rows(self.run.path / files.EVALUATIONS, 1)
         evaluated_at = int(evaluations[0]["steps"]) if evaluations else -1
@@ -345,14 +345,14 @@ class TrainingSession:
         return self.habits.stop_at is not None and mean >= self.habits.stop_at
 
     def _keep_if_best(self, steps: int, mean: float) -> None:
-        """Keep the agent if this evaluation, which is of now, is the best so far."""
+        """Keep the agent if its evaluation, which has just ended, is the best so far."""
         if self.habits.keep_best and math.isfinite(mean) and (self.best is None or mean > self.best["mean"]):
             self._save()  # first, so that a resumed run never finds an agent of steps that it has yet to take
             Agent.of(self.training).save(self.run.path / files.BEST)
             self.best = {"steps": steps, "mean": mean}
 
     def _look_at_earlier_evaluations(self) -> None:
-        """What evaluations before the checkpoint mean for a resumed run; later rows are gone already."""
+        """Apply evaluations before the checkpoint to a resumed run; later rows are already gone."""
         rows = [row for row in read_rows(self.run.path / files.EVALUATIONS) if row.get("mean") is not None]
         if not rows:
             return
@@ -449,10 +449,10 @@ def _tell_of_the_rate(training: Training, run: RunDirectory, say: Callable[[str]
 
 
 class Rows:
-    """Events as rows on disk.
+    """Write events as rows on disk.
 
     Args:
-        run: Where the files are.
+        run: The run directory of the files.
         since: The step that the run resumes from; rows after it are dropped.
     """
 
