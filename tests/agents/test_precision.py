@@ -53,7 +53,7 @@ def test_one_thread_that_ends_does_not_switch_for_another() -> None:
 
 def test_two_precisions_at_once_are_refused() -> None:
     before = switches()
-    with computing_in("float32", GPU), pytest.raises(ValueError, match="one is at work in float32"):
+    with computing_in("float32", GPU), pytest.raises(ValueError, match="one runs in float32"):
         computing_in("tf32", GPU).__enter__()
     assert switches() == before
 

@@ -243,7 +243,8 @@ def test_train() -> None:
     pytest.importorskip("ale_py")
     pytest.importorskip("stable_baselines3")
     found = sane([row for part in train.parts(True, CPU).values() for row in part()])
-    assert [row.name for row in found] == ["whole DQN loop, CartPole-v1", "whole DQN loop, atari/frostbite"]
+    assert [row.name for row in found] == ["whole DQN loop, CartPole-v1"] * 3 + ["whole DQN loop, atari/frostbite"]
+    assert [row.peer_name for row in found[1:3]] == ["a loop in a single file", "svrl with structure"]
 
 
 @NEEDS_FANCYIMPUTE
