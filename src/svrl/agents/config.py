@@ -328,10 +328,11 @@ RANGES: dict[str, str] = {
     **dict.fromkeys(("priority_alpha", "priority_beta"), "[0, 1]"),
     "gamma": "(0, 1)",
     **dict.fromkeys(("ratio", "learning_rate", "optimiser_epsilon", "updates_per_step"), "(0, inf)"),
-    **dict.fromkeys(("n_steps", "batch_size", "target_update_interval", "buffer_size", "n_envs"), "[1, inf)"),
+    **dict.fromkeys(("batch_size", "target_update_interval", "buffer_size", "n_envs"), "[1, inf)"),
     **dict.fromkeys(("steps", "log_every", "eval_episodes", "learning_starts"), "[1, inf)"),
     **dict.fromkeys(("p_rise", "rank", "gradient_clamp", "epsilon_steps", "actions", "eval_every"), "[0, inf)"),
     "act_lag": "[0, 1]",
+    "n_steps": "[1, 1000]",
 }
 """The range of each number; a round bracket excludes that end."""
 

@@ -163,7 +163,7 @@ def _levels_of(space: spaces.Box, owner: str, bins: Sequence[int]) -> tuple[np.n
     if not bins:
         raise ValueError(
             f"{owner} has continuous actions, {many} in Box{space.shape}. Set how many levels each has: --bins 3, or "
-            f"bins=3 in Python, gives {3 ** len(low):,} actions."
+            f"bins=(3,) in Python, gives {3 ** len(low):,} actions."
         )
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(
