@@ -24,7 +24,7 @@ import torch
 from benchmarks.authors import complete_targets, complete_values
 from benchmarks.integrations import sb3_model
 from benchmarks.rows import Parts, Row, device_name, in_turns, median_seconds, peer, timed, wait
-from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, Kind, default_precision
+from svrl.agents.config import AUTHORS_STRUCTURE, AgentConfig, default_precision
 from svrl.agents.cuda_graph import computing_in, stream_of
 from svrl.agents.learner import GraphedBursts, Learner, copy_weights
 from svrl.agents.networks import build_network
@@ -109,7 +109,7 @@ def measure_share(steps: int, count: int) -> Iterator[Row]:
 
 def measure_device(
     device: torch.device,
-    agents: Sequence[Kind] = ("dqn", "double", "dueling"),
+    agents: Sequence[str] = ("dqn", "double", "dueling"),
     batches: Sequence[int] = (32, 64, 128),
     burst: int = 32,
     rounds: int = 15,
@@ -119,7 +119,7 @@ def measure_device(
 
     Args:
         device: Of the networks and of the buffer.
-        agents, batches: Kinds of agents and sizes of batches.
+        agents, batches: Agents and sizes of batches.
         burst, rounds: Updates in a burst, and rounds of two plain and two structured bursts.
         steps: Of each of the buffer's 16 environments.
     """

@@ -63,7 +63,8 @@ def test_an_arm_is_the_same_algorithm_in_every_preset(preset: str, arm: str) -> 
     assert config.structured == arm.startswith("sv-")
     if config.structured:  # sv-dqn is the paper's SV-RL: completed values enter the targets
         assert config.next_value_from == ("network" if arm.endswith("-network") else "completed")
-    assert config.replace(structured=False).arm == config.agent
+    assert config.replace(structured=False).arm == arm.removeprefix("sv-").removesuffix("-network")
+    assert config.replace(agent="double").replace(agent=arm).arm == arm
 
 
 @pytest.mark.parametrize(

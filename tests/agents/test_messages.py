@@ -30,7 +30,7 @@ CONFIG: list[tuple[dict[str, Any], str]] = [
     ({"p": 0.0}, r"p lies in \(0, 1\], got 0.0"),
     ({"epsilon_final": 1.2}, r"epsilon_final lies in \[0, 1\], got 1.2"),
     ({"gamma": 1.0}, r"gamma lies in \(0, 1\), got 1.0"),
-    ({"agent": "dqnn"}, "agent is one of dqn, double, dueling, got 'dqnn'"),
+    ({"agent": "dqnn"}, "agent is one of dqn, double, got 'dqnn'"),
     ({"batch_size": 0}, r"batch_size lies in \[1, inf\), got 0"),
     ({"learning_rate": float("nan")}, r"learning_rate lies in \(0, inf\), got nan"),
     ({"act_lag": 2}, r"act_lag lies in \[0, 1\], got 2"),

@@ -59,8 +59,8 @@ def test_the_published_sizes() -> None:
 def test_dueling_is_value_plus_centred_advantage() -> None:
     network = build(VECTOR, "classic", agent="dueling")
     x = network.trunk(look(VECTOR))
-    assert network.value_stream is not None
-    value, advantage = network.value_stream(x), network.action_stream(x)
+    value = network.head.value(network.head.value_hidden(x))
+    advantage = network.head.advantage(network.head.advantage_hidden(x))
     assert torch.allclose(network(look(VECTOR)), value + advantage - advantage.mean(-1, keepdim=True))
     assert torch.allclose(network(look(VECTOR)).mean(-1, keepdim=True), value, atol=1e-6)
 
@@ -100,7 +100,7 @@ def test_layer_norm_trains_and_is_saved(agent: str, tmp_path: Path) -> None:
 def test_pictures_are_scaled_by_their_largest_value() -> None:
     network = build(ATARI, "authors")
     white = torch.full((1, 4, 84, 84), 255, dtype=torch.uint8)
-    bare = network.action_stream(network.trunk(torch.ones(1, 4, 84, 84)))
+    bare = network.head(network.trunk(torch.ones(1, 4, 84, 84)))
     assert torch.allclose(network(white), bare)
 
 
@@ -111,7 +111,7 @@ def test_features_lead_to_the_values(agent: str) -> None:
     assert features.shape == (3, 256 if agent == "dqn" else 512)
     assert bool((features >= 0).all())
     if agent == "dqn":
-        assert torch.allclose(network.action_stream.out(features), network(look(VECTOR)))
+        assert torch.allclose(network.head(features), network(look(VECTOR)))
 
 
 def test_weights_come_from_the_generator_alone_and_as_torch_draws_them() -> None:
@@ -120,7 +120,7 @@ def test_weights_come_from_the_generator_alone_and_as_torch_draws_them() -> None
     assert torch.equal(before, torch.get_rng_state())
     assert torch.equal(one(look(ATARI)), two(look(ATARI)))
     assert not torch.equal(one(look(ATARI)), other(look(ATARI)))
-    layer = one.action_stream.hidden
+    layer = one.trunk[-2]
     bound = 3136**-0.5
     assert float(layer.weight.abs().max()) <= bound
     assert float(layer.weight.std()) == pytest.approx(bound / 3**0.5, rel=0.01)

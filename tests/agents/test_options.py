@@ -195,7 +195,7 @@ def test_numbers_about_values_do_not_look_at_invalid_actions(agent):
     for raised in (0.0, 100.0):
         with torch.no_grad():
             for network in (training.learner.online, training.learner.target):
-                network.action_stream.out.bias[2] += raised
+                network.head.bias[2] += raised
         row = training._describe()
         metrics.append((row.target_mean, row.row_max_bias, row.held_out_error))
         studies.append(svrl.rank_study(svrl.Agent.of(training), states=64, batches=4).optimism)

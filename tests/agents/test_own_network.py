@@ -247,7 +247,9 @@ def test_what_cannot_be_a_network_gets_one_sentence(make: Any, sentence: str) ->
 
 
 def test_settings_that_are_for_svrl_s_networks_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"agent dueling needs svrl's own head, and my:make is your network"):
+    with pytest.raises(
+        ValueError, match=r"head dueling is for svrl's networks. End my:make, your own, with a module of svrl.heads"
+    ):
         AgentConfig.of("smoke", network="my:make", agent="sv-dueling")
     with pytest.raises(ValueError, match=r"layer_norm is for svrl's networks"):
         AgentConfig.of("smoke", network="my:make", layer_norm=True)

@@ -103,7 +103,7 @@ def test_a_study_is_consistent_with_itself_and_its_seed() -> None:
 
 def test_a_study_finds_the_rank_that_a_network_was_given() -> None:
     agent = drifter()
-    out = agent.network.action_stream.out
+    out = agent.network.head
     direction = torch.tensor([1.0, -2.0, 0.5, 3.0, 1.5])
     with torch.no_grad():
         out.weight.copy_(torch.outer(direction, torch.rand(16, generator=generator())))
@@ -117,15 +117,15 @@ def test_a_study_finds_the_rank_that_a_network_was_given() -> None:
     assert found.row_centred_mean == 0.0
     assert agent.network.training
     with torch.no_grad():
-        agent.network.action_stream.hidden.weight.zero_()
-        agent.network.action_stream.hidden.bias.fill_(-1.0)
+        agent.network.trunk[-2].weight.zero_()
+        agent.network.trunk[-2].bias.fill_(-1.0)
     assert study(agent).dormant == 1.0
 
 
 def test_a_diverged_agent_has_no_study() -> None:
     agent = drifter()
     with torch.no_grad():
-        agent.network.action_stream.out.bias.fill_(math.nan)
+        agent.network.head.bias.fill_(math.nan)
     with pytest.raises(ValueError, match="diverged"):
         study(agent)
 
@@ -142,8 +142,8 @@ class Rich(Drift):
 def test_overestimation_is_in_the_units_that_the_agent_learns_from(clip: bool, most: float) -> None:
     agent = dataclasses.replace(drifter(), source=Rich, config=drifter().config.replace(clip_rewards=clip, gamma=0.9))
     with torch.no_grad():
-        agent.network.action_stream.out.weight.zero_()
-        agent.network.action_stream.out.bias.fill_(7.0)
+        agent.network.head.weight.zero_()
+        agent.network.head.bias.fill_(7.0)
     found = study(agent, states=800).optimism
     assert found is not None
     assert found.states == 8 * (100 - 44)

@@ -51,7 +51,7 @@ WRONG = {
         CartPole-v1 --wandb mine                              | pip install "svrl[wandb]"
         CartPole-v1 --network natur                           | --network is one of nature, minatar, mlp, or your own
         CartPole-v1 --network nowhere:make                    | there is no module nowhere. Install it, or add its
-        CartPole-v1 --network a:b --agent dueling             | --agent dueling needs svrl's own head
+        CartPole-v1 --network a:b --agent dueling             | --head dueling is for svrl's networks
         CartPole-v1 --network a:b --hidden 64                 | --hidden is for svrl's networks, and a:b is your own
         CartPole-v1 --network a:b --layer-norm                | --layer-norm is for svrl's networks. Put nn.LayerNorm
         CartPole-v1 --p 0.5                             | --p belongs to structured agents: add --structured

@@ -24,7 +24,8 @@ from typing import Any, Literal, get_args
 
 from svrl.runtime.names import nearest_name
 
-Kind = Literal["dqn", "double", "dueling"]
+Kind = Literal["dqn", "double"]
+Head = Literal["flat", "dueling", "low-rank", "additive", "additive+low-rank"]
 Output = Literal["fill", "estimate"]
 Scale = Literal["none", "minmax", "row"]
 Value = Literal["completed", "network"]
@@ -39,6 +40,7 @@ Precision = Literal["float32", "tf32", "bf16"]
 - bf16: layers compute in bfloat16 where torch's autocast allows it; weights, losses and targets stay float32.
 """
 
+HEAD_RANK, HEAD_RIDGE = 128, 1e-5
 LEAST_ACTIONS = 3
 """With fewer actions a matrix of values has too few columns for structure to matter."""
 
@@ -53,7 +55,7 @@ class AgentConfig:
 
     preset: str = _set("authors", "Preset that the other settings start from (default: depends on the environment).")
     # The agent.
-    agent: Kind = _set("dqn", "dqn, double (the online network chooses the action) or dueling (value + advantage).")
+    agent: Kind = _set("dqn", "dqn, or double (the online network chooses the next action).")
     network: str = _set(
         "nature",
         "nature (84x84 frames), minatar (10x10 grids), mlp (vectors, with convolutions first for pictures), or your "
@@ -61,6 +63,9 @@ class AgentConfig:
     )
     hidden: tuple[int, ...] = _set((512,), "Widths of the hidden fully connected layers.")
     layer_norm: bool = _set(False, "Layer normalisation in the hidden fully connected layers.")
+    head: Head = _set("flat", "Last layers: flat, dueling, low-rank, additive or additive+low-rank.")
+    head_rank: int = _set(HEAD_RANK, "Rank of a low-rank head; may exceed the number of actions.")
+    head_ridge: float = _set(HEAD_RIDGE, "Weight of the squared factors of a low-rank head in the loss.")
     # Structure.
     structured: bool = _set(False, "Complete the matrix of target values by matrix estimation (SV-RL).")
     p: float = _set(0.9, "Probability p in (0, 1] with which an entry of the matrix is observed.")
@@ -142,9 +147,9 @@ class AgentConfig:
             raise ValueError(
                 f"network is one of {', '.join(NETWORKS)}, or your own, such as my_module:make; got {self.network!r}."
             )
-        if self.agent == "dueling":
+        if self.head != "flat":
             raise ValueError(
-                f"agent dueling needs svrl's own head, and {self.network} is your network. Use dqn or double."
+                f"head {self.head} is for svrl's networks. End {self.network}, your own, with a module of svrl.heads."
             )
         if self.layer_norm:
             raise ValueError(f"layer_norm is for svrl's networks. Put nn.LayerNorm into {self.network}, your own.")
@@ -228,14 +233,14 @@ class AgentConfig:
                 raise ValueError(f"AgentConfig has no field {name!r}. {hint}")
         base = {**PRESETS[preset], **own}
         arm = str(changes.get("agent"))
-        if arm.startswith("sv-") and arm in ARMS:
+        if arm in ARMS:
             fields = ARMS[arm]
-            if base.get("next_value_from", cls.next_value_from) == fields["next_value_from"]:
+            if base.get("next_value_from", cls.next_value_from) == fields.get("next_value_from"):
                 base = {**fields, **base}  # the preset scales as its source does
             else:
                 base |= fields
             changes = {**changes, "agent": fields["agent"]}
-            base["structured"] = True
+            base["structured"] = fields["structured"]
         return cls(**{**base, "preset": preset, **changes})
 
     @classmethod
@@ -250,7 +255,11 @@ class AgentConfig:
         return cls._of(preset, own, changes)
 
     def replace(self, **changes: Any) -> AgentConfig:
-        """Return a copy with changes."""
+        """Return a copy with changes; `agent` may be any of `ARMS`, such as agent="dueling"."""
+        name = changes.get("agent")
+        if name in ARMS and name not in CHOICES["agent"]:
+            fields = BASES[name] if name in BASES else ARMS[name]
+            changes = fields | {**changes, "agent": fields["agent"]}
         return dataclasses.replace(self, **changes)
 
     def as_json(self) -> dict[str, Any]:
@@ -262,6 +271,8 @@ class AgentConfig:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AgentConfig:
         """Rebuild the configuration that `as_json` returned."""
+        if fields.get("agent") == "dueling":  # before heads had a field
+            fields = {**fields, **BASES["dueling"]}
         return cls(**fields)
 
 
@@ -269,7 +280,7 @@ FIELD_ALIASES = {
     "alpha": "learning_rate",
     "discount": "gamma",
     "double": "agent",
-    "dueling": "agent",
+    "dueling": "head",
     "end_e": "epsilon_final",
     "envs": "n_envs",
     "eps_train": "epsilon_start",
@@ -304,11 +315,14 @@ FIELD_ALIASES = {
 """Names of fields in other libraries, papers and earlier versions, for hints on wrong names. Units may differ:
 `train_freq` 4 is `updates_per_step` 0.25."""
 
-OPTIONAL = frozenset(("bins", "n_steps", "tau", "priority_alpha", "priority_beta", "layer_norm"))
+OPTIONAL = frozenset(
+    ("bins", "n_steps", "tau", "priority_alpha", "priority_beta", "layer_norm", "head", "head_rank", "head_ridge")
+)
 """Fields that no preset sets, and that have no effect at their defaults."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "agent": get_args(Kind),
+    "head": get_args(Head),
     "output": get_args(Output),
     "scale": get_args(Scale),
     "next_value_from": get_args(Value),
@@ -331,6 +345,8 @@ RANGES: dict[str, str] = {
     **dict.fromkeys(("batch_size", "target_update_interval", "buffer_size", "n_envs"), "[1, inf)"),
     **dict.fromkeys(("steps", "log_every", "eval_episodes", "learning_starts"), "[1, inf)"),
     **dict.fromkeys(("p_rise", "rank", "gradient_clamp", "epsilon_steps", "actions", "eval_every"), "[0, inf)"),
+    "head_rank": "[1, inf)",
+    "head_ridge": "[0, inf)",
     "act_lag": "[0, 1]",
     "n_steps": "[1, 1000]",
 }
@@ -346,12 +362,14 @@ def arm_of(settings: Mapping[str, Any]) -> str:
     Args:
         settings: The settings by their names in `AgentConfig`.
     """
+    agent, head = settings["agent"], settings.get("head", "flat")
+    name = next((name for name, base in BASES.items() if base == {"agent": agent, "head": head}), f"{agent}-{head}")
     if not settings["structured"]:
-        return str(settings["agent"])
+        return name
     network = settings["next_value_from"] == "network"
     usual = ("row",) if network else ("minmax", "none")  # the authors' program, and the text of their paper
     words = ("network",) * network + (() if settings["scale"] in usual else (settings["scale"],))
-    return "-".join(["sv", settings["agent"], *words])
+    return "-".join(["sv", name, *words])
 
 
 AUTHORS_STRUCTURE: dict[str, Any] = {"scale": "minmax", "next_value_from": "completed"}
@@ -361,14 +379,24 @@ OUR_STRUCTURE: dict[str, Any] = {"scale": "row", "next_value_from": "network"}
 """The authors' rule lost on control tasks, and pushed targets up in some games. Ours cannot push them up, and no
 experiment showed a loss (docs/evidence.md)."""
 
+BASES: dict[str, dict[str, str]] = {
+    "dqn": {"agent": "dqn", "head": "flat"},
+    "double": {"agent": "double", "head": "flat"},
+    "dueling": {"agent": "dqn", "head": "dueling"},
+    "lowrank": {"agent": "dqn", "head": "low-rank"},
+    "additive": {"agent": "dqn", "head": "additive"},
+    "additive-lowrank": {"agent": "dqn", "head": "additive+low-rank"},
+}
+"""The agents without structure in their targets."""
+
 ARMS: dict[str, dict[str, Any]] = {
-    name.format(agent): {"agent": agent, **changes}
+    name.format(base): {**fields, **changes}
     for name, changes in (
         ("{}", {"structured": False}),
         ("sv-{}", {"structured": True, **AUTHORS_STRUCTURE}),
         ("sv-{}-network", {"structured": True, **OUR_STRUCTURE}),
     )
-    for agent in CHOICES["agent"]
+    for base, fields in BASES.items()
 }
 """The agents in comparisons: plain, with the paper's structure (sv-dqn), or with ours (sv-dqn-network)."""
 

@@ -30,6 +30,7 @@ from svrl.agents.networks import QNetwork
 from svrl.agents.replay import DRAWS, Batch, Replay
 from svrl.agents.structured_targets import Completion, StructuredTargets
 from svrl.agents.targets import bellman_targets, completes_online, next_values
+from svrl.heads import ridge_of, ridged_layers
 from svrl.matrix.soft_impute import SoftImpute
 
 RMSPROP_DECAY = 0.95
@@ -108,6 +109,7 @@ class Learner:
         self.step: Callable[[], None] = self._torch_step
         huber = config.loss == "huber"
         self._loss = nn.functional.smooth_l1_loss if huber else nn.functional.mse_loss
+        self._has_ridge = bool(ridged_layers(network))
         self._scale_at_once = self.parameters[0].is_cuda if scale_at_once is None else scale_at_once
         self._channels_last = self._scale_at_once and config.network == "nature"
 
@@ -215,7 +217,8 @@ class Learner:
             rate: Learning rate, as a number or a tensor.
 
         Returns:
-            The loss, (), and if the minibatch has weights the absolute TD errors, (B,); else the loss again.
+            The loss, (), without the ridge of a head, and if the minibatch has weights the absolute TD errors, (B,);
+            else the loss again.
         """
         targets = self._double_targets(ready, k) if ready.targets is None else _pick(ready.targets, k)
         q = self.values(self.online, _pick(ready.states, k))
@@ -227,7 +230,7 @@ class Learner:
             errors = (chosen - targets).abs()
         for parameter in self.parameters:  # quicker than zero_grad, which records a profile
             parameter.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
+        (loss + ridge_of(self.online) if self._has_ridge else loss).backward()  # type: ignore[no-untyped-call]
         self._set_learning_rate(rate)
         self.step()
         return loss.detach(), errors.detach()

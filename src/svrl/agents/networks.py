@@ -1,14 +1,10 @@
 """Networks from observations to the values of all actions.
 
-Fully connected layers follow a trunk (convolutions, or nothing). A plain network ends in one stream, a dueling one
-(Wang et al., 2016) in two, the value and the advantage,
-
-    Q(s, a) = V(s) + A(s, a) - mean over actions of A(s, .)
-
-and that is their only difference. Trunks: `nature` is that of Mnih et al., 2015, for 84x84 frames; `minatar` that of
-Young and Tian, 2019, for 10x10 grids. `mlp` has none for vectors. Pictures with sides of 36 pixels or more go through
-the convolutions of `nature` first, and their last maps are averaged down to at most 8x8, so that the following layers
-do not grow with the picture; the other numbers of an observation join them there.
+A trunk (convolutions, or nothing, followed by fully connected layers) ends in a head, see `svrl.heads`. Convolutions:
+`nature` has those of Mnih et al., 2015, for 84x84 frames; `minatar` those of Young and Tian, 2019, for 10x10 grids;
+`mlp` has none for vectors. Pictures with sides of 36 pixels or more go through the convolutions of `nature` first, and
+their last maps are averaged down to at most 8x8, so that the following layers do not grow with the picture; the other
+numbers of an observation join them there.
 
 Weights have torch's default distribution, but come from the caller's generator. You can also use your own network
 (`svrl.agents.own_network`).
@@ -18,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -26,41 +22,12 @@ from torch import Tensor, nn
 from svrl.agents.config import AgentConfig, Precision
 from svrl.agents.own_network import NetworkSource, make_module
 from svrl.envs.vector import LEAST_SIDE, EnvSpec
+from svrl.heads import DuelingHead, make_head
 
 CONVOLUTIONS = {"nature": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "minatar": ((16, 3, 1),)}
 """Channels, width and stride of each convolution of a trunk."""
 MOST_CELLS = 8
 """Cells of a side of the last maps of pictures, for `mlp`."""
-
-
-def skip_init(kind: Any, *sizes: int, **options: int) -> Any:
-    """Create a layer without initial weights, which leaves torch's global generator unchanged.
-
-    `torch.nn.utils.skip_init` does the same, but imports sympy, which takes a second and a half.
-    """
-    layer = kind(*sizes, device="meta", **options)
-    for name, parameter in list(layer.named_parameters()):
-        setattr(layer, name, nn.Parameter(torch.empty(parameter.shape, dtype=parameter.dtype)))
-    return layer
-
-
-class Stream(nn.Module):
-    """One hidden layer and one linear layer: features (N, in) -> (N, out)."""
-
-    def __init__(self, inputs: int, width: int, outputs: int, *, layer_norm: bool = False) -> None:
-        super().__init__()
-        self.hidden = skip_init(nn.Linear, inputs, width)
-        self.norm = nn.LayerNorm(width) if layer_norm else None
-        self.out = skip_init(nn.Linear, width, outputs)
-
-    def activations(self, x: Tensor) -> Tensor:
-        """The hidden layer after its ReLU, (N, width)."""
-        hidden = self.hidden(x)
-        return torch.relu(hidden if self.norm is None else self.norm(hidden))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, in) -> (N, out)."""
-        return self.out(self.activations(x))
 
 
 class PicturesInRow(nn.Module):
@@ -133,32 +100,33 @@ class QNetwork(nn.Module, ABC):
 
 
 class LayeredNetwork(QNetwork):
-    """A trunk, followed by one or two streams of fully connected layers."""
+    """A trunk, followed by a head."""
 
-    def __init__(self, trunk: nn.Module, inputs: int, spec: EnvSpec, config: AgentConfig):
+    def __init__(self, spec: EnvSpec, config: AgentConfig):
         super().__init__(spec.high, spec.n_actions)
-        width, norm = config.hidden[-1], config.layer_norm
-        self.trunk = trunk
-        self.action_stream = Stream(inputs, width, spec.n_actions, layer_norm=norm)
-        self.value_stream = Stream(inputs, width, 1, layer_norm=norm) if config.agent == "dueling" else None
-        self.feature_widths = (width,) * len(self._streams)
-
-    @property
-    def _streams(self) -> list[Stream]:
-        return [self.action_stream] if self.value_stream is None else [self.value_stream, self.action_stream]
+        dueling, width = config.head == "dueling", config.hidden[-1]
+        # Each stream of a dueling head has the last hidden layer for itself.
+        self.trunk, outputs = _trunk_for(spec, config, config.hidden[:-1] if dueling else config.hidden)
+        self.head = make_head(
+            config.head,
+            outputs,
+            spec.n_actions,
+            axes=spec.axes,
+            width=width,
+            rank=config.head_rank,
+            ridge=config.head_ridge,
+            layer_norm=config.layer_norm,
+        )
+        self.feature_widths = (width, width) if dueling else (width,)
 
     def values(self, x: Tensor) -> Tensor:
         """Values (N, A) of scaled observations."""
-        x = self.trunk(x)
-        advantage: Tensor = self.action_stream(x)
-        if self.value_stream is None:
-            return advantage
-        return self.value_stream(x) + advantage - advantage.mean(-1, keepdim=True)
+        return self.head(self.trunk(x))
 
     def features(self, observations: Tensor) -> Tensor:
-        """The last hidden activations (N, F); in a dueling network those of both streams, concatenated."""
-        x = self.trunk(self.scaled(observations))
-        return torch.cat([stream.activations(x) for stream in self._streams], -1)
+        """The last hidden activations (N, F); with a dueling head those of both streams, concatenated."""
+        x: Tensor = self.trunk(self.scaled(observations))
+        return self.head.activations(x) if isinstance(self.head, DuelingHead) else x
 
 
 class OwnNetwork(QNetwork):
@@ -201,8 +169,11 @@ def build_network(
     """
     if config.has_own_network:
         return OwnNetwork(make_module(config.network, own, spec, generator), spec)
-    trunk, inputs = _trunk_for(spec, config)
-    network = LayeredNetwork(trunk, inputs, spec, config)
+    with torch.device("meta"):  # leaves torch's global generator unchanged
+        network = LayeredNetwork(spec, config)
+    for module in network.modules():  # `to_empty` does the same, but imports sympy, which takes a second and a half
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(torch.empty(parameter.shape)))
     if generator is not None:
         _draw_weights(network, generator)
     if config.network == "nature":
@@ -221,8 +192,8 @@ def layers_of(network: nn.Module) -> str:
     return ", ".join(f"{word} {widths}" for word, widths in found.items() if widths)
 
 
-def _trunk_for(spec: EnvSpec, config: AgentConfig) -> tuple[nn.Module, int]:
-    """The layers before the streams, and their number of outputs."""
+def _trunk_for(spec: EnvSpec, config: AgentConfig, hidden: Sequence[int]) -> tuple[nn.Module, int]:
+    """The layers before the head, the last of them `hidden` units wide, and their number of outputs."""
     shape = spec.observation_shape
     layers: list[nn.Module] = []
     inputs = math.prod(shape)
@@ -247,8 +218,8 @@ def _trunk_for(spec: EnvSpec, config: AgentConfig) -> tuple[nn.Module, int]:
         pool, inputs = _pooled(maps)
         layers += pool
     layers.append(nn.Flatten())
-    for units in config.hidden[:-1]:
-        layers += [skip_init(nn.Linear, inputs, units), *([nn.LayerNorm(units)] * config.layer_norm), nn.ReLU()]
+    for units in hidden:
+        layers += [nn.Linear(inputs, units), *([nn.LayerNorm(units)] * config.layer_norm), nn.ReLU()]
         inputs = units
     return nn.Sequential(*layers), inputs
 
@@ -257,7 +228,7 @@ def _convolutions(shape: tuple[int, ...], name: str) -> tuple[list[nn.Module], t
     """The convolutions of a trunk on pictures (channels, height, width), and the shape of their last maps."""
     layers: list[nn.Module] = []
     for outputs, kernel, stride in CONVOLUTIONS[name]:
-        layers += [skip_init(nn.Conv2d, shape[0], outputs, kernel, stride=stride), nn.ReLU()]
+        layers += [nn.Conv2d(shape[0], outputs, kernel, stride), nn.ReLU()]
         shape = (outputs, *((side - kernel) // stride + 1 for side in shape[1:]))
     return layers, shape
 
@@ -278,3 +249,5 @@ def _draw_weights(network: nn.Module, generator: torch.Generator) -> None:
             bound = 1.0 / math.sqrt(layer.weight[0].numel())
             for parameter in layer.parameters():
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        elif isinstance(layer, nn.LayerNorm):
+            layer.reset_parameters()

@@ -6,7 +6,7 @@ The agents differ only in what chooses the next action and what values it:
 
 | agent                        | chooses                  | values               |
 |------------------------------|--------------------------|----------------------|
-| dqn, dueling                 | target network           | target network       |
+| dqn                          | target network           | target network       |
 | double                       | online network           | target network       |
 | structured, `completed`      | completed target matrix  | the same             |
 | structured, `network`        | completed target matrix  | target network       |

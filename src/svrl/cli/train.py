@@ -376,9 +376,10 @@ def _with_options(member: Member, given: Mapping[str, Any], habits: Mapping[str,
                 f"{member.folder} was begun on {member.device}, which this machine does not have. Resume it on one "
                 "that does, or start a new run."
             ) from error
-    if str(changes.get("agent")).startswith("sv-"):
-        arm = config_of(str(member.env), {"preset": member.config.preset, "agent": changes["agent"]})
-        changes |= {name: getattr(arm, name) for name in ARMS[changes["agent"]]}
+    if changes.get("agent") in ARMS:
+        name = changes.pop("agent")
+        arm = config_of(str(member.env), {"preset": member.config.preset, "agent": name})
+        changes = {field: getattr(arm, field) for field in ARMS[name]} | changes
     config = member.config.replace(**_lists(changes))
     kept = dataclasses.replace(member.habits, **habits) if member.habits is not None else None
     return dataclasses.replace(member, config=config, habits=kept, **own)

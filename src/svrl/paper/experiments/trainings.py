@@ -87,7 +87,8 @@ def piece_of(run: RunSpec) -> str:
     As in "Frostbite", "Frostbite with double DQN" or "Seaquest with batches of 128".
     """
     settings = run.settings
-    name, technique = title_of(settings["env"]), ARMS[settings["arm"]]["agent"]
+    name = title_of(settings["env"])
+    technique = settings["arm"].removeprefix("sv-").removesuffix("-network")
     if technique != "dqn":
         name += f" with {technique} DQN"
     size = settings["overrides"].get("batch_size")
