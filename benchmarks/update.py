@@ -167,7 +167,7 @@ def bursts_in_turns(
         draws, masks = torch.Generator(memory.device).manual_seed(1), torch.Generator(device).manual_seed(2)
         for _ in range(3):
             graphed.burst(length, draws, masks)
-        copy_weights(learner.online, learner.target)
+        copy_weights(learner.parameters, learner.target.parameters())
 
         def twice() -> None:
             for _ in range(2):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -104,7 +104,7 @@ class Learner:
         self.updates = 0
         self.errors: Tensor | None = None
         self.parameters = list(network.parameters())
-        self.optimiser = _optimiser(self.parameters, config)
+        self.optimiser = make_optimiser(self.parameters, config)
         self._torch_step = partial(plain_step, self.parameters, self.optimiser, config.gradient_clamp)
         self.step: Callable[[], None] = self._torch_step
         huber = config.loss == "huber"
@@ -293,7 +293,7 @@ class Learner:
     def copy_if_due(self) -> None:
         """Move the target network to the online one, by the share `tau`, every `target_update_interval` updates."""
         if self.updates % self.config.target_update_interval == 0:
-            copy_weights(self.online, self.target, self.config.tau)
+            copy_weights(self.parameters, self.target.parameters(), self.config.tau)
 
     def capture(self) -> dict[str, Any]:
         """Return weights, optimiser state and count, as arrays and numbers."""
@@ -472,9 +472,9 @@ def _tensors(part: object) -> list[Tensor]:
 
 
 @torch.no_grad()
-def copy_weights(source: nn.Module, target: nn.Module, tau: float = 1.0) -> None:
+def copy_weights(source: Iterable[Tensor], target: Iterable[Tensor], tau: float = 1.0) -> None:
     """Move the parameters of one network to those of another, all the way or by a share tau (Polyak averaging)."""
-    old, new = ([parameter.detach() for parameter in network.parameters()] for network in (target, source))
+    old, new = ([parameter.detach() for parameter in parameters] for parameters in (target, source))
     if tau == 1.0:
         torch._foreach_copy_(old, new)
     else:
@@ -508,7 +508,8 @@ def _array(value: Any) -> np.ndarray:
     return torch.as_tensor(value).detach().cpu().numpy().copy()
 
 
-def _optimiser(parameters: list[nn.Parameter], config: AgentConfig) -> torch.optim.Optimizer:
+def make_optimiser(parameters: list[nn.Parameter], config: AgentConfig) -> torch.optim.Optimizer:
+    """Create the optimiser of a configuration."""
     epsilon = config.optimiser_epsilon
     on_gpu = parameters[0].is_cuda
     # On a GPU the rate is there too: a captured step reads it at replay.

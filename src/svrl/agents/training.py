@@ -73,7 +73,7 @@ class Actor:
         """Copy the weights of `network` at this point of the current stream, once the last actions are chosen."""
         if self.network is not network:
             self._done.wait()
-            copy_weights(network, self.network)
+            copy_weights(network.parameters(), self.network.parameters())
             self._ready.record()
 
     @torch.no_grad()

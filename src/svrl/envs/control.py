@@ -30,14 +30,13 @@ _PICTURE = 200
 _DOT = 5
 
 
-def features(task: ControlTask, states: Tensor | np.ndarray) -> np.ndarray:
+def features(task: ControlTask, states: Tensor) -> Tensor:
     """Features (..., f), float32, of states (..., d): one number per axis, and two per periodic axis."""
-    columns: list[np.ndarray] = []
-    at = np.asarray(states, dtype=np.float64)
+    columns: list[Tensor] = []
     for k, axis in enumerate(task.axes):
-        scaled = (2.0 * at[..., k] - (axis.low + axis.high)) / (axis.high - axis.low)
-        columns += [np.sin(math.pi * scaled), np.cos(math.pi * scaled)] if axis.periodic else [scaled]
-    return np.stack(columns, -1).astype(np.float32)
+        scaled = (2.0 * states[..., k] - (axis.low + axis.high)) / (axis.high - axis.low)
+        columns += [torch.sin(math.pi * scaled), torch.cos(math.pi * scaled)] if axis.periodic else [scaled]
+    return torch.stack(columns, -1).float()
 
 
 class ControlVectorEnv(VectorEnv):
@@ -57,7 +56,7 @@ class ControlVectorEnv(VectorEnv):
         self.spec = EnvSpec(
             id=f"control/{task.name}",
             family="control",
-            frame_shape=features(task, np.zeros(task.dimensions)).shape,
+            frame_shape=tuple(features(task, torch.zeros(task.dimensions)).shape),
             dtype="float32",
             n_actions=task.n_actions,
             action_names=tuple(" ".join(f"{part:.4g}" for part in inputs) for inputs in task.actions.tolist()),
@@ -76,7 +75,7 @@ class ControlVectorEnv(VectorEnv):
         """Begin an episode in every copy."""
         self.states = self._starts(self.count)
         self._elapsed = np.zeros(self.count, dtype=np.int64)
-        return features(self.task, self.states)
+        return features(self.task, self.states).numpy()
 
     def send(self, actions: np.ndarray) -> None:
         """Keep the actions; `recv` does the work."""
@@ -92,7 +91,7 @@ class ControlVectorEnv(VectorEnv):
         rewards = torch.as_tensor(self.task.reward(self.states, inputs)).double().numpy().copy()
         self.states = self.task.move(self.states, inputs, self._disturbances())
         self._elapsed += 1
-        final = observations = features(self.task, self.states)
+        final = observations = features(self.task, self.states).numpy()
         check_finite(self.spec.id, "a reward", rewards)
         check_finite(self.spec.id, "an observation", final)
         truncated = self._elapsed >= self._limit
@@ -100,7 +99,7 @@ class ControlVectorEnv(VectorEnv):
         if len(ended):
             self.states[ended] = self._starts(len(ended))
             self._elapsed[ended] = 0
-            observations = features(self.task, self.states)
+            observations = features(self.task, self.states).numpy()
         never = np.zeros((2, self.count), dtype=bool)
         return Step(observations, final, rewards, never[0], truncated, never[1])
 
@@ -126,7 +125,7 @@ class ControlVectorEnv(VectorEnv):
         self.states = torch.from_numpy(np.array(state["states"], dtype=np.float64))
         self._elapsed = np.array(state["elapsed"], dtype=np.int64)
         self._generator.set_state(torch.from_numpy(np.array(state["generator"], dtype=np.uint8)))
-        return features(self.task, self.states)
+        return features(self.task, self.states).numpy()
 
     def render(self, index: int = 0) -> np.ndarray:
         """Draw the place of the state in the box of the first two axes, (200, 200, 3); the second axis points up."""

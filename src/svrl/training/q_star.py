@@ -85,7 +85,7 @@ class QStarError:
         v_star, _ = solve_exactly(model, _tolerance(model))
         return cls(
             model=model,
-            observations=torch.from_numpy(features(task, task.states())),
+            observations=features(task, task.states()),
             q_star=model.backup(v_star),
             v_star=v_star,
         )
