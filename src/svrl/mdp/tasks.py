@@ -117,7 +117,7 @@ def three_motor_pendulum(
         PENDULUM,
         (variant, time_step, reward_offset),
         axes=_pendulum_axes(name, states),
-        actions=torch.cartesian_prod(*[_evenly_spaced(name, 1.0, levels)] * MOTORS),
+        **_every_combination(*[_evenly_spaced(name, 1.0, levels)] * MOTORS),
         accelerations=lambda at, inputs: (_pendulum_acceleration(at, torque(at[..., 0], inputs)),),
         reward=lambda at, inputs: _upright_reward(at) - 0.05 * (inputs**2).sum(-1),
         reward_range=(math.exp(-2.0) - 0.15, 1.0),
@@ -377,6 +377,11 @@ def _evenly_spaced(task: str, reach: float, count: int) -> Tensor:
     if not isinstance(count, int) or count < 2:
         raise ValueError(f"{task} needs at least 2 values of each input, the two ends of its range, got {count!r}.")
     return torch.linspace(-reach, reach, count, dtype=torch.float64)
+
+
+def _every_combination(*values: Tensor) -> dict[str, Any]:
+    """Actions (A, k) that take one of the values of each of k inputs, the last input running fastest."""
+    return {"actions": torch.cartesian_prod(*values), "action_axes": tuple(map(len, values))}
 
 
 def _pendulum_axes(task: str, states: tuple[int, int]) -> tuple[Axis, ...]:
