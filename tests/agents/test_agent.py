@@ -177,6 +177,16 @@ def test_a_space_that_is_not_the_agent_s_is_refused(tmp_path: Path, space: Any) 
         Agent.load(tmp_path / "agent.npz")
 
 
+def test_a_file_from_before_tasks_had_axes_plays_the_same(tmp_path: Path) -> None:
+    agent, path = agent_on("control/three-motor-pendulum", CONFIG.replace(actions=27)), tmp_path / "agent.npz"
+    agent.save(path)
+    assert Agent.load(path).spec.axes == (3, 3, 3)
+    rewritten(path, axes=[])
+    earlier = Agent.load(path)
+    assert earlier.spec.axes == ()
+    assert earlier.evaluate(episodes=2, seed=1).scores == agent.evaluate(episodes=2, seed=1).scores
+
+
 # The habits of Stable-Baselines3.
 
 

@@ -315,9 +315,11 @@ def test_other_tasks(svrl_json, tmp_path):
     quick = ("--method", "value-iteration", "--iterations", 20, "--starts", 5, "--threads", 1)
     row = svrl_json("plan", "three-motor-pendulum", "--states", 49, "--actions", 27, *quick)
     assert (row["states"], row["actions"]) == ("7x7", 27)
-    row = svrl_json("plan", "cart-pole", "--states", 256, "--actions", 5, *quick, "--out", tmp_path / "run")
-    assert row["states"] == "4x4x4x4"
-    for picture in PICTURES:
-        assert (tmp_path / "run" / picture).stat().st_size > 5000
+    for task, actions in (("cart-pole", 5), ("planar-thrusters", 8), ("two-input-cart-pole", 9)):
+        run = tmp_path / task
+        row = svrl_json("plan", task, "--states", 256, "--actions", actions, *quick, "--out", run)
+        assert (row["states"], row["actions"]) == ("4x4x4x4", actions)
+        for picture in PICTURES:
+            assert (run / picture).stat().st_size > 5000
     row = svrl_json("plan", "mountain-car", "--states", "8x9", "--actions", 5, *quick)
     assert row["metric"]["name"] == "time_to_goal"

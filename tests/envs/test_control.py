@@ -33,14 +33,23 @@ def test_features_of_the_whole_grid_are_as_large_as_one(name: str) -> None:
     assert (seen.max(0) > 0.9).all()
 
 
-@pytest.mark.parametrize("name", ["double-integrator", "mountain-car", "cart-pole"])
-def test_every_step_is_the_step_of_the_task(name: str) -> None:
-    env = make_env(f"control/{name}", 5, seed=1, actions=7)
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("double-integrator", 7),
+        ("mountain-car", 7),
+        ("cart-pole", 7),
+        ("planar-thrusters", 8),
+        ("two-input-cart-pole", 9),
+    ],
+)
+def test_every_step_is_the_step_of_the_task(name: str, count: int) -> None:
+    env = make_env(f"control/{name}", 5, seed=1, actions=count)
     assert isinstance(env, ControlVectorEnv)
     env.reset()
-    assert env.task.n_actions == env.spec.n_actions == 7
+    assert env.task.n_actions == env.spec.n_actions == count
     state = env.states.clone()
-    for actions in np.random.default_rng(0).integers(7, size=(50, 5)):
+    for actions in np.random.default_rng(0).integers(count, size=(50, 5)):
         got = step(env, actions)
         inputs = env.task.actions[torch.from_numpy(actions)]
         np.testing.assert_array_equal(got.rewards, env.task.reward(state, inputs).numpy())
@@ -86,6 +95,14 @@ def test_200_steps_and_no_more() -> None:
 def test_numbers_of_actions() -> None:
     assert make_env("control/inverted-pendulum", 1, seed=0).spec.n_actions == 1000
     assert make_env("control/three-motor-pendulum", 1, seed=0, actions=27).spec.n_actions == 27
+    assert make_env("control/planar-thrusters", 1, seed=0).spec.n_actions == 216
+    assert make_env("control/two-input-cart-pole", 1, seed=0).spec.n_actions == 256
+
+
+def test_the_levels_of_each_input_are_the_axes() -> None:
+    assert make_env("control/three-motor-pendulum", 1, seed=0, actions=27).spec.axes == (3, 3, 3)
+    assert make_env("control/two-input-cart-pole", 1, seed=0).spec.axes == (16, 16)
+    assert make_env("control/cart-pole", 1, seed=0).spec.axes == ()
 
 
 @pytest.mark.parametrize(("part", "what"), [("reward", "a reward"), ("step", "an observation")])

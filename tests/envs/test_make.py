@@ -21,6 +21,7 @@ from svrl.envs.vector import step
         ("minatar/seequest", {}, "Did you mean seaquest"),
         ("control/mountan-car", {}, "Did you mean mountain-car"),
         ("control/three-motor-pendulum", {"actions": 100}, "Near it are 125 and 64"),
+        ("control/two-input-cart-pole", {"actions": 27}, "Near it are 25 and 36"),
         ("control/cart-pole", {"actions": 1}, "at least 2"),
         ("zzzzqqqq", {}, "There is no environment 'zzzzqqqq'"),
         ("no_such_package:Thing-v0", {}, "could not be created: ModuleNotFoundError"),

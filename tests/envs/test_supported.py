@@ -62,6 +62,8 @@ BY_NAME = {
     "HalfCheetah-v5": {"bins": (3,)},
     "minatar/breakout": {},
     "control/three-motor-pendulum": {"actions": 27},
+    "control/planar-thrusters": {"actions": 8},
+    "control/two-input-cart-pole": {"actions": 9},
 }
 
 

@@ -135,7 +135,7 @@ def test_the_checkers_have_nothing_to_say(given: str) -> None:
         warnings.simplefilter("error")
         check_env(gymnasium.make(given).unwrapped)
         checker = pytest.importorskip("stable_baselines3.common.env_checker")
-        checker.check_env(gymnasium.make(given, actions=27))
+        checker.check_env(gymnasium.make(given, actions=64))  # a square and a cube
 
 
 def test_a_seed_repeats_an_episode_and_no_global_generator_is_drawn_from() -> None:
@@ -150,6 +150,7 @@ def test_actions_and_variants() -> None:
     assert gymnasium.make(IDS["cart-pole"]).action_space.n == 1000
     motors = gymnasium.make(IDS["three-motor-pendulum"], actions=27, variant="authors").unwrapped.task
     assert (motors.n_actions, motors.label["variant"]) == (27, "authors")
+    assert gymnasium.make(IDS["two-input-cart-pole"], actions=25).action_space.n == 25
 
 
 def begun(task: str | ControlTask = "double-integrator", **options: Any) -> ControlTaskEnv:

@@ -109,6 +109,10 @@ ERRORS: dict[str, list[tuple[Callable[[], object], str]]] = {
         (lambda: make_task("mountain-car", actions=1), "at least 2 values"),
         (lambda: make_task("cart-pole", states=(10, 10)), "4 coordinates"),
         (lambda: make_task("cart-pole", states=10), "4 coordinates and needs as many grid sizes, got states=10"),
+        *(
+            (lambda axes=axes: task(action_axes=axes), rf"5 actions .* whose product is that number, got {said}\. Give")
+            for axes, said in (((2, 3), r"\(2, 3\)"), ((-1, -5), r"\(-1, -5\)"), ((2.5, 2), r"\(2.5, 2\)"), (5, "5"))
+        ),
         (lambda: task(gamma=1.0), "discount between 0 and 1, both excluded, got 1.0"),
         *((lambda n=n: task(noise=(n, 0.0)), "noise level for each") for n in (NAN, 1e300)),
         (lambda: task(reward_range=(1.0, 0.0)), "reward range"),

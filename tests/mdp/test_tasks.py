@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from typing import Any
@@ -9,15 +10,25 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.func import jacrev
 
 from svrl.mdp.control_task import ControlTask, TimeToGoal, UprightNorm
+from svrl.mdp.grid import GridMDP
 from svrl.mdp.tasks import TASKS, make_task
+from svrl.planning import solve_exactly
 
 classic_control = pytest.importorskip("gymnasium.envs.classic_control")
 
 SMALL = {name: {"states": (5, 4), "actions": 7} for name in TASKS}
 SMALL["cart-pole"]["states"] = (3, 4, 5, 2)
 SMALL["three-motor-pendulum"] = {"states": (5, 4), "levels": 3}
+SMALL["planar-thrusters"] = SMALL["two-input-cart-pole"] = {"states": (3, 4, 5, 2), "levels": 3}
+COMBINED = {
+    "three-motor-pendulum": [(1.0, 10)] * 3,
+    "planar-thrusters": [(1.0, 6)] * 3,
+    "two-input-cart-pole": [(10.0, 16), (0.25, 16)],
+}
+"""Reach and levels of each input of the tasks of several."""
 EVERY = [(name, variant) for name in TASKS for variant in ("paper", "authors")]
 
 
@@ -71,7 +82,24 @@ def test_sizes_and_boxes_are_the_papers(name: str, boxes: list[tuple[float, floa
         assert [axis.periodic for axis in task.axes] == [name.endswith("pendulum")] + [False] * (len(boxes) - 1)
 
 
-@pytest.mark.parametrize("name", [name for name in TASKS if name != "three-motor-pendulum"])
+@pytest.mark.parametrize(
+    ("name", "boxes"),
+    [
+        ("planar-thrusters", [(-3, 3)] * 4),
+        ("two-input-cart-pole", [(-math.pi / 2, math.pi / 2), (-3, 3), (-2.4, 2.4), (-3.5, 3.5)]),
+    ],
+)
+def test_sizes_and_boxes_of_ours(name: str, boxes: list[tuple[float, float]]):
+    task = make_task(name)
+    assert (task.name, task.gamma, task.shape) == (name, 0.95, (15, 15, 15, 15))
+    assert [(axis.low, axis.high) for axis in task.axes] == boxes
+    assert not any(axis.periodic for axis in task.axes)
+    assert GridMDP(task, mode="on-the-fly").table_bytes < 400e6
+    corner = [box[k % 2] for k, box in enumerate(boxes)]
+    assert task.inside(2.0 * row(*corner)).tolist() == corner
+
+
+@pytest.mark.parametrize("name", [name for name in TASKS if name not in COMBINED])
 def test_actions_are_even_and_reach_both_ends(name: str):
     values = make_task(name).actions[:, 0]
     reach = 10.0 if name == "cart-pole" else 1.0
@@ -80,10 +108,17 @@ def test_actions_are_even_and_reach_both_ends(name: str):
     torch.testing.assert_close(values.diff(), torch.full((999,), 2 * reach / 999, dtype=torch.float64))
 
 
-def test_three_motors_have_every_combination_once():
-    actions = make_task("three-motor-pendulum", levels=4).actions
-    assert len(torch.unique(actions, dim=0)) == 64
-    torch.testing.assert_close(torch.unique(actions), torch.linspace(-1, 1, 4, dtype=torch.float64))
+@pytest.mark.parametrize("name", COMBINED)
+def test_several_inputs_have_every_combination_and_the_last_runs_fastest(name: str):
+    task = make_task(name)
+    assert task.action_axes == tuple(levels for _, levels in COMBINED[name])
+    values = [np.linspace(-reach, reach, levels) for reach, levels in COMBINED[name]]
+    np.testing.assert_allclose(task.actions, list(itertools.product(*values)), atol=1e-15)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_number_of_actions_is_a_power_of_the_levels(name: str):
+    assert make_task(name, actions=64).action_axes == {3: (4, 4, 4), 2: (8, 8)}.get(len(COMBINED.get(name, ())), ())
 
 
 # Single steps by hand.
@@ -163,6 +198,40 @@ def test_a_step_of_the_three_motor_pendulum():
         assert one_step(task, (angle, 0.5), (0.8, 0.8, 0.8)) == pytest.approx(one_step(plain, (angle, 0.5), (0.0,)))
 
 
+def test_a_step_of_the_planar_thrusters():
+    task = small("planar-thrusters")
+    # The first thruster pushes along x; the others pull back by a half each, and along y against each other.
+    state = (1.0, -0.5, -2.0, 0.25)
+    wanted = [0.9, -0.5 + 0.2 * (1.0 - 0.25), -1.95, 0.25 + 0.2 * math.sqrt(3) / 2 * 1.5]
+    assert one_step(task, state, (1.0, 1.0, -0.5)) == pytest.approx(wanted, abs=1e-15)
+    assert one_step(task, (3.0, 3.0, -3.0, -3.0), (1.0, -1.0, 1.0)) == [3.0, 3.0, -3.0, -3.0]
+    assert paid(task, state, (1.0, 1.0, -0.5)) == pytest.approx(-0.05 * (1 + 0.25 + 4 + 0.0625) - 0.02 * 2.25)
+    # All alike they cancel.
+    assert one_step(task, (0.0, 0.0, 0.0, 0.0), (0.8, 0.8, 0.8)) == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_a_pole_that_leans_pays_for_the_torque_that_holds_it():
+    task = small("two-input-cart-pole")
+    leaning = (math.radians(12), 0.0, 0.5, 0.0)
+    holds = -0.1 * 9.8 * 0.5 * math.sin(leaning[0])
+    assert one_step(task, leaning, (0.0, holds))[1] == pytest.approx(0.0, abs=1e-15)
+    assert paid(task, leaning, (0.0, holds)) == pytest.approx(1.0 - 0.8 * holds**2)
+    assert paid(task, (0.0, 1.0, 1.0, 1.0), (0.0, 0.0)) == 1.0
+    assert paid(task, (math.radians(6), 0.0, 0.0, 0.0), (10.0, -0.25)) == pytest.approx(-0.1)
+
+
+@pytest.mark.parametrize("name", ["planar-thrusters", "two-input-cart-pole"])
+def test_the_reward_range_is_reached_at_both_ends(name: str):
+    task = make_task(name, states=(15, 3, 3, 3), levels=3)
+    rewards = task.reward(task.states()[:, None], task.actions)
+    assert (float(rewards.min()), float(rewards.max())) == pytest.approx(task.reward_range, abs=1e-12)
+
+
+def test_a_grid_of_15_angles_shows_one_maximum():
+    angles = make_task("two-input-cart-pole").axes[0].values
+    torch.testing.assert_close(torch.cos(15.0 * angles) ** 4, torch.cos(angles) ** 4)
+
+
 # Physics.
 
 
@@ -170,6 +239,11 @@ def energy_of_cart_pole(s: torch.Tensor) -> torch.Tensor:
     # A uniform rod of half-length l: its inertia about the joint is (4/3) m l^2.
     moving = 0.5 * 1.1 * s[:, 3] ** 2 + 0.05 * s[:, 3] * s[:, 1] * torch.cos(s[:, 0]) + 0.025 / 1.5 * s[:, 1] ** 2
     return moving + 0.1 * 9.8 * 0.5 * torch.cos(s[:, 0])
+
+
+def power_of_thrusters(s: torch.Tensor, *inputs: torch.Tensor) -> torch.Tensor:
+    angles = [math.radians(120 * i) for i in range(3)]
+    return sum(u * (math.cos(a) * s[:, 1] + math.sin(a) * s[:, 3]) for u, a in zip(inputs, angles, strict=True))
 
 
 # Energy, and the power that flows in: force times speed, less friction.
@@ -184,6 +258,8 @@ ENERGIES = {
         lambda s, u: 0.001 * u * s[:, 1],
     ),
     "double-integrator": (lambda s: 0.5 * s[:, 1] ** 2, lambda s, u: u * s[:, 1]),
+    "two-input-cart-pole": (energy_of_cart_pole, lambda s, u, torque: u * s[:, 3] + torque * s[:, 1]),
+    "planar-thrusters": (lambda s: 0.5 * (s[:, 1] ** 2 + s[:, 3] ** 2), power_of_thrusters),
 }
 
 
@@ -192,11 +268,11 @@ def test_energy_changes_by_the_power_of_the_input(name: str, variant: str):
     tau = 1e-6
     task = small(name, time_step=tau, variant=variant)
     states = 0.9 * drawn(task, 100, 1)
-    inputs = task.actions[torch.randint(7, (100,), generator=seeded(2))]
+    inputs = task.actions[torch.randint(task.n_actions, (100,), generator=seeded(2))]
     after = task.step(states, inputs, torch.zeros(task.dimensions, dtype=torch.float64))
     energy, power = ENERGIES[name]
     flow = (energy(after) - energy(states)) / tau
-    wanted = power(states, inputs[:, 0])
+    wanted = power(states, *inputs.T)
     assert float((flow - wanted).abs().max()) < 1e-3 * float(wanted.abs().max()) + 1e-9
 
 
@@ -205,6 +281,55 @@ def test_constant_force_gives_a_sum_in_closed_form():
     for _ in range(20):
         state = tuple(one_step(task, state, (0.4,)))
     assert state == pytest.approx((-1.0 + 20 * 0.1 * 0.2 + 0.4 * 0.01 * 20 * 19 / 2, 0.2 + 20 * 0.04), abs=1e-12)
+
+
+def lagrangian(place: torch.Tensor, speed: torch.Tensor) -> torch.Tensor:
+    """Of a cart of 1 kg and a uniform rod of 0.1 kg and half-length 0.5 m on it: place is (angle, x)."""
+    (angle, _), (turning, sideways) = place, speed
+    along, upward = sideways + 0.5 * torch.cos(angle) * turning, -0.5 * torch.sin(angle) * turning
+    spinning = 0.5 * 0.1 * 0.5**2 / 3 * turning**2
+    return 0.5 * sideways**2 + 0.05 * (along**2 + upward**2) + spinning - 0.1 * 9.8 * 0.5 * torch.cos(angle)
+
+
+def test_the_cart_pole_of_two_inputs_follows_its_lagrangian():
+    task = small("two-input-cart-pole", time_step=1.0)
+    for state, (force, torque) in zip(drawn(task, 9, 3), task.actions, strict=True):
+        place, speed = state[0::2], state[1::2]
+        mixed, mass = jacrev(jacrev(lagrangian, 1), (0, 1))(place, speed)
+        pull = jacrev(lagrangian)(place, speed) + torch.stack([torque, force])
+        wanted = torch.linalg.solve(mass, pull - mixed @ speed)
+        after = task.step(state, torch.stack([force, torque]), torch.zeros(4, dtype=torch.float64))
+        torch.testing.assert_close(after[1::2] - speed, wanted)
+
+
+def test_without_torque_the_cart_pole_of_two_inputs_is_the_cart_pole():
+    plain, task = small("cart-pole"), small("two-input-cart-pole")
+    states, none = drawn(task, 100, 4)[:, None], torch.zeros(4, dtype=torch.float64)
+    still = torch.cat([plain.actions, torch.zeros_like(plain.actions)], 1)
+    assert torch.equal(task.step(states, still, none), plain.step(states, plain.actions, none))
+
+
+# Value iteration on small grids, where mirrored states are worth the same.
+
+
+@pytest.mark.parametrize(
+    ("name", "mirror"),
+    [
+        ("planar-thrusters", (2, 3)),  # the second and third thruster change places
+        ("two-input-cart-pole", (0, 1, 2, 3)),  # both inputs change their sign
+    ],
+)
+def test_exact_values_of_a_small_grid(name: str, mirror: tuple[int, ...]):
+    task = make_task(name, states=(5, 5, 5, 5), levels=3)
+    model = GridMDP(task, dtype=torch.float64)
+    v, _ = solve_exactly(model)
+    torch.testing.assert_close(model.backup(v).max(1).values, v, rtol=0, atol=1e-6)
+    low, high = task.reward_range
+    assert low / 0.05 <= float(v.min()) <= float(v.max()) <= high / 0.05 + 1e-6
+    values = v.reshape(task.shape)
+    torch.testing.assert_close(values.flip(mirror), values, rtol=0, atol=1e-6)
+    assert float(values[2, 2, 2, 2]) == pytest.approx(float(v.max()))  # upright, or at the origin, at rest
+    assert float(values[2, 2, 2, 2]) == pytest.approx(high / 0.05, abs=1e-5)
 
 
 # Peers.
@@ -296,7 +421,7 @@ def test_a_reward_offset_moves_every_reward(name: str, variant: str):
 @pytest.mark.parametrize("name", TASKS)
 def test_the_metric_fits_the_task(name: str):
     metric = small(name).metric
-    if name in ("mountain-car", "double-integrator"):
+    if name in ("mountain-car", "double-integrator", "planar-thrusters"):
         assert isinstance(metric, TimeToGoal)
     else:
         assert metric == UprightNorm(axis=0, skip=51)
@@ -307,3 +432,6 @@ def test_the_goals():
     assert car(torch.tensor([[0.5, 0.0], [0.49, 0.07], [0.6, -0.07]])).tolist() == [True, False, True]
     places = torch.tensor([[0.1, -0.1], [0.0, 0.11], [-0.11, 0.0]], dtype=torch.float64)
     assert brick(places).tolist() == [True, False, False]
+    mass = small("planar-thrusters").metric.inside
+    assert mass(row(0.2, -0.2, 0.0, 0.1))
+    assert not mass(row(0.0, 0.0, 0.0, 0.21))

@@ -40,8 +40,9 @@ def some_policy(task: ControlTask, device: str = "cpu") -> GreedyPolicy:
 
 
 def small(name: str) -> ControlTask:
-    sizes = {"states": (4, 4, 4, 4)} if name == "cart-pole" else {"states": (9, 8)}
-    return make_task(name, **sizes, **({"levels": 3} if name == "three-motor-pendulum" else {"actions": 21}))
+    own = make_task(name)
+    sizes = {"states": (4, 4, 4, 4)} if own.dimensions == 4 else {"states": (9, 8)}
+    return make_task(name, **sizes, **({"levels": 3} if own.action_axes else {"actions": 21}))
 
 
 def equal(one: Rollout, two: Rollout) -> bool:

@@ -252,7 +252,11 @@ WRONG_PLANS: tuple[tuple[dict[str, Any], str], ...] = (
     ({**THREE, "actions": 10**400}, f"actions must be at least 1 and fewer than 2^63, got {10**400}."),
     (
         {**THREE, "actions": 30},
-        "actions of three-motor-pendulum must be a cube, one factor for each motor; got 30. Near it are 27 and 64.",
+        "actions of three-motor-pendulum must be a cube, one factor for each input; got 30. Near it are 27 and 64.",
+    ),
+    (
+        {"task": "two-input-cart-pole", "actions": 30},
+        "actions of two-input-cart-pole must be a square, one factor for each input; got 30. Near it are 25 and 36.",
     ),
     ({"compare": "yes"}, "compare is true or false, got 'yes'."),
     ({"final_sweep": 1}, "final_sweep is true or false, got 1."),

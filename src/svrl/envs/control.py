@@ -60,6 +60,7 @@ class ControlVectorEnv(VectorEnv):
             dtype="float32",
             n_actions=task.n_actions,
             action_names=tuple(" ".join(f"{part:.4g}" for part in inputs) for inputs in task.actions.tolist()),
+            axes=task.action_axes,
         )
         self._limit = step_limit
         self._generator = torch.Generator().manual_seed(seed)

@@ -20,7 +20,15 @@ EnvSource = str | Callable[[], Any]
 """The name of an environment ("CartPole-v1", "atari/breakout"), or a function that creates your own."""
 
 MINATAR = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
-CONTROL = ("inverted-pendulum", "mountain-car", "double-integrator", "cart-pole", "three-motor-pendulum")
+CONTROL = (
+    "inverted-pendulum",
+    "mountain-car",
+    "double-integrator",
+    "cart-pole",
+    "three-motor-pendulum",
+    "planar-thrusters",
+    "two-input-cart-pole",
+)
 CLASSIC = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "FrozenLake-v1", "FrozenLake8x8-v1", "CliffWalking-v1")
 
 _ONE_AT_A_TIME = threading.Lock()

@@ -133,8 +133,8 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
 
         Args:
             task: A name of the catalogue, or your own task.
-            actions: How many; 0 takes the task's own number. Of the pendulum with three motors the cube of the levels
-                of one motor: 27 is 3 levels of each. For a name only.
+            actions: How many; 0 takes the task's own number. A task of three inputs needs a cube, as 27 is 3 levels of
+                each, and one of two inputs a square. For a name only.
             variant: "paper" or "authors"; None is "paper". For a name only.
             render_mode: None, or "rgb_array".
 

@@ -71,6 +71,8 @@ class ControlTask:
         name: Name of the task.
         axes: The d coordinates of the state. The last one runs fastest in the numbering of grid states.
         actions: (A, k), the inputs to choose from, in any order.
+        action_axes: Levels of each input, if the actions are all their combinations and the last input runs fastest;
+            their product is A. Empty otherwise.
         step: (states (..., d), actions (..., k), noise (..., d)) -> next states (..., d). Add the noise where it
             enters; it is zero in backups.
         reward: (states (..., d), actions (..., k)) -> (...).
@@ -84,6 +86,7 @@ class ControlTask:
     name: str
     axes: tuple[Axis, ...]
     actions: Tensor
+    action_axes: tuple[int, ...] = ()
     step: Step
     reward: Reward
     gamma: float
@@ -101,6 +104,16 @@ class ControlTask:
         if actions.ndim != 2 or len(actions) == 0 or not bool(torch.isfinite(actions).all()):
             raise ValueError(f"{self.name} needs finite actions of shape (A, k), got shape {tuple(actions.shape)}.")
         object.__setattr__(self, "actions", actions)
+        try:
+            levels = tuple(map(operator.index, self.action_axes))
+        except TypeError:
+            levels = (0,)
+        if levels and (min(levels) < 1 or math.prod(levels) != len(actions)):
+            raise ValueError(
+                f"{self.name} has {len(actions)} actions and needs action_axes whose product is that number, "
+                f"got {self.action_axes!r}. Give the levels of each input, or leave action_axes out."
+            )
+        object.__setattr__(self, "action_axes", levels)
         if self.reward_range is not None:
             low, high = self.reward_range
             if not low <= high:

@@ -1,7 +1,7 @@
-"""The paper's control tasks, and one more, by the names that the command line and run directories use.
+"""The paper's control tasks, and three more, by the names that the command line and run directories use.
 
-The equations are from appendix B of "Harnessing Structures for Value-Based Planning and Reinforcement Learning", ICLR
-2020. Variant "paper" follows the printed paper, and "authors" follows the authors' program.
+The paper's equations are from appendix B of "Harnessing Structures for Value-Based Planning and Reinforcement
+Learning", ICLR 2020. Variant "paper" follows the printed paper, and "authors" follows the authors' program.
 
 The state of a task consists of pairs (position, speed), and the task gives the acceleration of each pair. With the time
 step tau and the acceleration a at the old state, one Euler step is
@@ -33,6 +33,12 @@ Accelerations = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 SPEED_NOISE = math.radians(0.5)
 GOAL = 0.5
 MOTORS = 3
+CART_POLE_BOX = (
+    ("angle (rad)", -math.pi / 2, math.pi / 2),
+    ("angular speed (rad/s)", -3.0, 3.0),
+    ("position (m)", -2.4, 2.4),
+    ("speed (m/s)", -3.5, 3.5),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +59,7 @@ class Motion:
 PENDULUM = {"paper": Motion(time_step=0.3), "authors": Motion(time_step=math.pi / 10, reward_offset=-1.0)}
 MOUNTAIN_CAR = {"paper": Motion(time_step=1.0), "authors": Motion(time_step=1.0, update_order="speed-first")}
 TENTH = dict.fromkeys(("paper", "authors"), Motion(time_step=0.1))
+FIFTH = dict.fromkeys(("paper", "authors"), Motion(time_step=0.2))
 
 
 def inverted_pendulum(
@@ -117,7 +124,7 @@ def three_motor_pendulum(
         PENDULUM,
         (variant, time_step, reward_offset),
         axes=_pendulum_axes(name, states),
-        actions=torch.cartesian_prod(*[_evenly_spaced(name, 1.0, levels)] * MOTORS),
+        **_every_combination(*[_evenly_spaced(name, 1.0, levels)] * MOTORS),
         accelerations=lambda at, inputs: (_pendulum_acceleration(at, torque(at[..., 0], inputs)),),
         reward=lambda at, inputs: _upright_reward(at) - 0.05 * (inputs**2).sum(-1),
         reward_range=(math.exp(-2.0) - 0.15, 1.0),
@@ -200,6 +207,51 @@ def double_integrator(
     )
 
 
+def planar_thrusters(
+    *,
+    variant: str = "paper",
+    states: tuple[int, int, int, int] = (15, 15, 15, 15),
+    levels: int = 6,
+    time_step: float | None = None,
+    reward_offset: float | None = None,
+) -> ControlTask:
+    """Bring a mass in the plane to rest at the origin with three thrusters. The task is not in the paper.
+
+    The state s is x, its speed, y and its speed, all in [-3, 3]. The thrusters sit at 0, 120 and 240 degrees, push both
+    ways, and act on a unit mass. Each of their inputs u_0, u_1 and u_2 is one of `levels` values in [-1, 1], so there
+    are levels^3 actions, and the last thruster's input runs fastest. tau is 0.2:
+
+        x'' = u_0 - (u_1 + u_2) / 2,        y'' = (sqrt(3) / 2) (u_1 - u_2),        r = -0.05 |s|^2 - 0.02 |u|^2
+
+    Equal inputs cancel. The metric is the time to the origin, where all four coordinates are within 0.2. The variants
+    do not differ.
+    """
+    name = "planar-thrusters"
+
+    def accelerations(at: Tensor, inputs: Tensor) -> tuple[Tensor, ...]:
+        first, second, third = inputs.unbind(-1)
+        return first - 0.5 * (second + third), math.sqrt(0.75) * (second - third)
+
+    return _task(
+        name,
+        FIFTH,
+        (variant, time_step, reward_offset),
+        axes=_axes(
+            name,
+            states,
+            ("x (m)", -3.0, 3.0),
+            ("speed along x (m/s)", -3.0, 3.0),
+            ("y (m)", -3.0, 3.0),
+            ("speed along y (m/s)", -3.0, 3.0),
+        ),
+        **_every_combination(*[_evenly_spaced(name, 1.0, levels)] * 3),
+        accelerations=accelerations,
+        reward=lambda at, inputs: -0.05 * (at**2).sum(-1) - 0.02 * (inputs**2).sum(-1),
+        reward_range=(-1.86, 0.0),
+        metric=TimeToGoal(inside=lambda at: (at.abs() <= 0.2).all(-1)),
+    )
+
+
 def cart_pole(
     *,
     variant: str = "paper",
@@ -223,29 +275,52 @@ def cart_pole(
     as well as the norm of the angle.
     """
     name = "cart-pole"
-    mass, whole_mass, half_length = 0.1, 1.1, 0.5
-
-    def accelerations(at: Tensor, inputs: Tensor) -> tuple[Tensor, ...]:
-        sine, cosine = torch.sin(at[..., 0]), torch.cos(at[..., 0])
-        pushed = (inputs[..., 0] + mass * half_length * at[..., 1] ** 2 * sine) / whole_mass
-        turning = (9.8 * sine - pushed * cosine) / (half_length * (4.0 / 3.0 - mass * cosine**2 / whole_mass))
-        return turning, pushed - mass * half_length * turning * cosine / whole_mass
-
-    boxes = (
-        ("angle (rad)", -math.pi / 2, math.pi / 2),
-        ("angular speed (rad/s)", -3.0, 3.0),
-        ("position (m)", -2.4, 2.4),
-        ("speed (m/s)", -3.5, 3.5),
-    )
     return _task(
         name,
         TENTH,
         (variant, time_step, reward_offset),
-        axes=_axes(name, states, *boxes),
+        axes=_axes(name, states, *CART_POLE_BOX),
         actions=_evenly_spaced(name, 10.0, actions)[:, None],
-        accelerations=accelerations,
-        reward=lambda at, inputs: torch.cos(15.0 * at[..., 0]) ** 4,
+        accelerations=lambda at, inputs: _cart_pole_accelerations(at, inputs[..., 0]),
+        reward=lambda at, inputs: _cart_pole_reward(at),
         reward_range=(0.0, 1.0),
+        metric=UprightNorm(),
+    )
+
+
+def two_input_cart_pole(
+    *,
+    variant: str = "paper",
+    states: tuple[int, int, int, int] = (15, 15, 15, 15),
+    levels: int = 16,
+    time_step: float | None = None,
+    reward_offset: float | None = None,
+) -> ControlTask:
+    """Balance a pole by pushing the cart and turning the joint between them. The task is not in the paper.
+
+    State, box and constants are those of `cart_pole`. The input u_0 in [-10, 10] is the force in newtons, and u_1 in
+    [-0.25, 0.25] the torque in newton metres, about half of what holds the pole level. Each input is one of `levels`
+    values, so there are levels^2 actions, and the torque runs fastest. It turns the pole, and moves the cart through
+    theta'':
+
+        theta'' = (g sin theta + u_1 / (m l) - cos theta (u_0 + m l w^2 sin theta) / M) / (l (4/3 - m cos^2 theta / M))
+        x''     = (u_0 + m l (w^2 sin theta - theta'' cos theta)) / M
+        r       = cos^4(15 theta) - 0.0005 u_0^2 - 0.8 u_1^2
+
+    The torque can hold the pole at 12 and 24 degrees, where cos^4(15 theta) has further maxima. The inputs have a cost,
+    or the best policies would leave the pole leaning there. A grid with 15 angles, the default, does not show these
+    maxima: there cos^4(15 theta) equals cos^4(theta). The variants do not differ.
+    """
+    name = "two-input-cart-pole"
+    return _task(
+        name,
+        TENTH,
+        (variant, time_step, reward_offset),
+        axes=_axes(name, states, *CART_POLE_BOX),
+        **_every_combination(*[_evenly_spaced(name, reach, levels) for reach in (10.0, 0.25)]),
+        accelerations=lambda at, inputs: _cart_pole_accelerations(at, inputs[..., 0], inputs[..., 1]),
+        reward=lambda at, inputs: _cart_pole_reward(at) - 0.0005 * inputs[..., 0] ** 2 - 0.8 * inputs[..., 1] ** 2,
+        reward_range=(-0.1, 1.0),
         metric=UprightNorm(),
     )
 
@@ -256,6 +331,8 @@ TASKS: dict[str, Callable[..., ControlTask]] = {
     "double-integrator": double_integrator,
     "cart-pole": cart_pole,
     "three-motor-pendulum": three_motor_pendulum,
+    "planar-thrusters": planar_thrusters,
+    "two-input-cart-pole": two_input_cart_pole,
 }
 
 
@@ -264,11 +341,11 @@ def make_task(name: str, *, actions: int | None = None, noise: float | None = No
 
     Args:
         name: A key of `TASKS`.
-        actions: Number of actions, evenly spaced over the range of the input. The three-motor pendulum needs a cube,
-            `levels`^3.
+        actions: Number of actions, evenly spaced over the range of the input. Tasks of several inputs need a power,
+            `levels`^3 for three inputs and `levels`^2 for two.
         noise: Standard deviation in rollouts, on the coordinates where the task has noise, or on all if it has none.
         **switches: `variant` ("paper" or "authors"), `states` (grid points of each axis), `time_step`, `reward_offset`,
-            `levels` of the three-motor pendulum and `x_max` of the mountain car.
+            `levels` of each of several inputs, and `x_max` of the mountain car.
 
     Raises:
         ValueError: If there is no such task, variant or switch. The message suggests the nearest name.
@@ -292,13 +369,14 @@ def make_task(name: str, *, actions: int | None = None, noise: float | None = No
 
 
 def _levels(task: str, actions: int) -> int:
-    """Levels of each motor for this many actions."""
-    levels = round(actions ** (1.0 / MOTORS))
-    if levels**MOTORS != actions:
-        other = levels + (1 if levels**MOTORS < actions else -1)
+    """Levels of each input for this many actions."""
+    inputs = len(TASKS[task]().action_axes)
+    levels = round(actions ** (1.0 / inputs))
+    if levels**inputs != actions:
+        power, other = {2: "square", 3: "cube"}[inputs], levels + (1 if levels**inputs < actions else -1)
         raise ValueError(
-            f"actions of {task} must be a cube, one factor for each motor; got {actions}. "
-            f"Near it are {levels**MOTORS} and {other**MOTORS}."
+            f"actions of {task} must be a {power}, one factor for each input; got {actions}. "
+            f"Near it are {levels**inputs} and {other**inputs}."
         )
     return levels
 
@@ -379,6 +457,11 @@ def _evenly_spaced(task: str, reach: float, count: int) -> Tensor:
     return torch.linspace(-reach, reach, count, dtype=torch.float64)
 
 
+def _every_combination(*values: Tensor) -> dict[str, Any]:
+    """Actions (A, k) that take one of the values of each of k inputs, the last input running fastest."""
+    return {"actions": torch.cartesian_prod(*values), "action_axes": tuple(map(len, values))}
+
+
 def _pendulum_axes(task: str, states: tuple[int, int]) -> tuple[Axis, ...]:
     angle, speed = _axes(task, states, ("angle (rad)", -math.pi, math.pi), ("angular speed (rad/s)", -10.0, 10.0))
     return dataclasses.replace(angle, periodic=True), speed
@@ -390,3 +473,16 @@ def _pendulum_acceleration(states: Tensor, torque: Tensor) -> Tensor:
 
 def _upright_reward(states: Tensor) -> Tensor:
     return torch.exp(torch.cos(states[..., 0]) - 1.0)
+
+
+def _cart_pole_accelerations(states: Tensor, force: Tensor, torque: Tensor | float = 0.0) -> tuple[Tensor, ...]:
+    mass, whole_mass, half_length = 0.1, 1.1, 0.5
+    sine, cosine = torch.sin(states[..., 0]), torch.cos(states[..., 0])
+    pushed = (force + mass * half_length * states[..., 1] ** 2 * sine) / whole_mass
+    turned = 9.8 * sine + torque / (mass * half_length) - pushed * cosine
+    turning = turned / (half_length * (4.0 / 3.0 - mass * cosine**2 / whole_mass))
+    return turning, pushed - mass * half_length * turning * cosine / whole_mass
+
+
+def _cart_pole_reward(states: Tensor) -> Tensor:
+    return torch.cos(15.0 * states[..., 0]) ** 4

@@ -74,6 +74,8 @@ INPUTS = {
     "double-integrator": ("force (N)",),
     "cart-pole": ("force (N)",),
     "three-motor-pendulum": ("motor 1", "motor 2", "motor 3"),
+    "planar-thrusters": ("thruster 1", "thruster 2", "thruster 3"),
+    "two-input-cart-pole": ("force (N)", "torque (N m)"),
 }
 
 Show = Callable[[str, int | None], Callable[..., None]]
