@@ -16,17 +16,16 @@ from svrl.mdp.tasks import SPEED_NOISE, make_task
 def test_features_of_the_pendulum() -> None:
     task = make_task("inverted-pendulum")
     states = np.array([[0.0, 0.0], [math.pi / 2, 10.0], [-math.pi, -5.0], [math.pi, -5.0]])
-    seen = features(task, states)
+    seen = features(task, torch.from_numpy(states)).numpy()
     assert seen.dtype == np.float32
     np.testing.assert_allclose(seen[:3], [[0, 1, 0], [1, 0, 1], [0, -1, -0.5]], atol=1e-6)
     np.testing.assert_allclose(seen[2], seen[3], atol=1e-6)
-    np.testing.assert_array_equal(features(task, torch.from_numpy(states)), seen)
 
 
 @pytest.mark.parametrize("name", CONTROL)
 def test_features_of_the_whole_grid_are_as_large_as_one(name: str) -> None:
     task = make_task(name, states=(5,) * make_task(name).dimensions)
-    seen = features(task, task.states())
+    seen = features(task, task.states()).numpy()
     periodic = sum(axis.periodic for axis in task.axes)
     assert seen.shape == (task.n_states, task.dimensions + periodic)
     assert np.abs(seen).max() == pytest.approx(1.0)

@@ -178,7 +178,7 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._begun = True
         if options and options["state"] is not None:
             self._copy.states = self._checked(options["state"])
-            observation = features(self.task, self._copy.states)[0]
+            observation = features(self.task, self._copy.states)[0].numpy()
         return observation, self._info()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
