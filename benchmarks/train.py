@@ -51,7 +51,7 @@ def parts(quick: bool, device: torch.device) -> Parts:
             for name, structured in (("dqn", False), ("sv-dqn", True))
         }
     cart = AgentConfig.of(
-        "classic",
+        "control",
         n_envs=1,
         learning_rate_left=1.0,
         updates_per_step=0.5,

@@ -1,7 +1,7 @@
 """The preset `classic` beside Stable-Baselines3's DQN with RL-Zoo's settings: how soon they learn, and how it ends.
 
 Both play the same evaluations: 20 games with the preset's `eval_epsilon`, every 2,500 steps and at the end, from seeds
-that follow from the training's seed and the step. Seconds are those of training alone, on one thread.
+that follow from the training's seed and the step. Seconds are CPU time of training alone, on one thread.
 Adds to or makes beside_sb3.json, one row a run; rows that are there are not made again.
 
     pip install -c constraints.txt ".[sb3]" "gymnasium[box2d]"
@@ -79,11 +79,11 @@ class Scores:
 
     def add(self, network: nn.Module, steps: int) -> None:
         """Play the games of this step."""
-        began = time.perf_counter()
+        began = time.process_time()
         seed = derived_seed(self.seed, f"evaluation after {steps} steps")
         games = evaluate(network, self.env, AgentConfig.of("classic"), episodes=GAMES, seed=seed)
         self.means[steps] = games.mean
-        self.seconds += time.perf_counter() - began
+        self.seconds += time.process_time() - began
 
 
 def train_ours(scores: Scores, changes: dict[str, Any]) -> int:
@@ -128,9 +128,9 @@ def run(env: str, library: str, seed: int, changes: dict[str, Any]) -> dict[str,
     """One training as a row."""
     goal = gymnasium.spec(env).reward_threshold
     assert goal is not None
-    scores, began = Scores(env, seed), time.perf_counter()
+    scores, began = Scores(env, seed), time.process_time()
     steps = LIBRARIES[library](scores, changes)
-    seconds = time.perf_counter() - began - scores.seconds
+    seconds = time.process_time() - began - scores.seconds
     means = [round(mean, 1) for mean in scores.means.values()]
     return {
         "env": env,

@@ -12,8 +12,8 @@ from svrl.paper.experiments.trainings import PAIR, TrainingPlan
 ENVS = ("CartPole-v1",)
 PLANS = {
     "smoke": TrainingPlan(preset="smoke", steps=400, seeds=1, batches=50, states=64),
-    "laptop": TrainingPlan(preset="classic", steps=50_000, seeds=5, batches=2_000, states=4_000),
-    "full": TrainingPlan(preset="classic", steps=50_000, seeds=20),
+    "laptop": TrainingPlan(preset="control", steps=50_000, seeds=5, batches=2_000, states=4_000),
+    "full": TrainingPlan(preset="control", steps=50_000, seeds=20),
 }
 BUDGETS = {
     name: Budget(

@@ -46,7 +46,7 @@ SMOKE = TrainingPlan(
     preset="smoke", steps=150, seeds=1, overrides={"actions": 8, "gamma": DISCOUNT}, batches=50, states=64
 )
 SHORT = TrainingPlan(
-    preset="classic",
+    preset="control",
     steps=30_000,
     seeds=10,
     overrides={
@@ -65,7 +65,7 @@ FULL = replace(SHORT, steps=200_000, seeds=20)
 
 def _words(plan: TrainingPlan) -> str:
     return (
-        f"{ACTIONS} actions, {plan.steps:,} steps, preset classic with a smaller step size and rarer target copies, "
+        f"{ACTIONS} actions, {plan.steps:,} steps, preset control with a smaller step size and rarer target copies, "
         f"{plan.seeds} seeds"
     )
 
