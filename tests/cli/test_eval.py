@@ -75,6 +75,8 @@ def test_the_agent_with_the_best_evaluation(svrl, svrl_json, tmp_path, monkeypat
     (run / "agent.npz").unlink()  # as of an unfinished run
     assert svrl_json("eval", run, "--best", "--episodes", 4) == row
     assert svrl("watch", run, "--best", "--max-steps", 3, "--out", tmp_path / "film.gif").exit_code == 0
+    small = ("--batches", 5, "--states", 40, "--batch-size", 8, "--plot", tmp_path / "rank.png")
+    assert svrl_json("rank", run, "--best", *small)["steps"] == row["steps"]
 
 
 def test_a_run_without_it_says_how_to_get_it(svrl, trained):

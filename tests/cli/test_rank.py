@@ -31,7 +31,7 @@ def test_the_table_and_the_picture_in_the_run(svrl, trained_minatar):
     assert (trained_minatar / "rank.png").stat().st_size > 5000
 
 
-def test_why_optimism_is_not_known(svrl, svrl_json, trained, tmp_path):
+def test_why_overestimation_is_not_known(svrl, svrl_json, trained, tmp_path):
     options = ("rank", trained, *QUICK, "--plot", tmp_path / "rank.svg")
     assert svrl_json(*options)["optimism"] is None
-    assert "optimism is not known: no state was followed long enough" in svrl(*options).stdout
+    assert "overestimation is not known: no state was followed long enough" in svrl(*options).stdout

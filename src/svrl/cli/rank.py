@@ -9,7 +9,7 @@ import typer
 
 from svrl.cli.answers import PICTURES, answer, show_table, tell, writing_to
 from svrl.cli.flags import Device, Json, Seed
-from svrl.cli.run_agent import EnvAgain, NetworkAgain, RunFolder, working_with
+from svrl.cli.run_agent import Best, EnvAgain, NetworkAgain, RunFolder, working_with
 
 _KINDS = (
     ("as it is", "energy", ""),
@@ -25,6 +25,7 @@ def rank(
     batch_size: Annotated[int, typer.Option(min=1, help="States in a batch.")] = 32,
     energy: Annotated[float, typer.Option(help="Share of the sum of squares that the rank must carry.")] = 0.99,
     states: Annotated[int, typer.Option(min=1, help="States to collect by playing.")] = 20_000,
+    best: Best = False,
     seed: Seed = 0,
     device: Device = "cpu",
     env: EnvAgain = None,
@@ -48,7 +49,7 @@ def rank(
     if not 0.0 < energy < 1.0:
         raise ValueError(f"--energy is a share between 0 and 1, got {energy}.")
     place = run / "rank.png" if plot is None else plot
-    with working_with(run, device, env, network) as (agent, say_so), writing_to(place, PICTURES) as temporary:
+    with working_with(run, device, env, network, best=best) as (agent, say_so), writing_to(place, PICTURES) as temporary:
         found = rank_study(
             agent,
             batches=batches,
@@ -76,7 +77,7 @@ def _print(study: dict[str, Any]) -> None:
     tell(
         _features(study),
         *map(_estimation, study["estimation"]),
-        _optimism(study["optimism"]),
+        _overestimation(study["optimism"]),
         f"written: {study['plot']}",
     )
 
@@ -101,13 +102,13 @@ def _estimation(found: dict[str, Any]) -> str:
     )
 
 
-def _optimism(found: dict[str, Any] | None) -> str:
+def _overestimation(found: dict[str, Any] | None) -> str:
     if found is None:
         return (
-            "optimism is not known: no state was followed long enough, until what comes after weighs 1% in its return. "
+            "overestimation is not known: no state was followed long enough, until what comes after weighs 1% in its return. "
             "More --states help, unless episodes are cut before."
         )
     return (
-        f"best values {found['value']:.3g}, discounted returns {found['gained']:.3g}: optimism "
+        f"best values {found['value']:.3g}, discounted returns {found['gained']:.3g}: overestimation "
         f"{found['optimism']:+.2g} over {found['states']:,} states"
     )
