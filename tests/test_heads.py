@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -67,6 +68,12 @@ def test_any_head_ends_a_network(kind):
     assert q.shape == (3, 24)
     q.sum().backward()
     assert all(parameter.grad is not None for parameter in head.parameters())
+
+
+def test_sizes_may_be_those_of_spaces():
+    one, several = gymnasium.spaces.Discrete(6), gymnasium.spaces.MultiDiscrete([2, 3])
+    for kind in CHOICES["head"]:
+        assert make_head(kind, 7, one.n, axes=several.nvec)(features()).shape == (5, 6)
 
 
 def test_half_of_the_least_ridge_of_all_factors_is_the_nuclear_norm():

@@ -21,6 +21,7 @@ _ELSEWHERE = {
     "StructuredQRDQN": "sb3_contrib (tianshou has one, too)",
     "DoubleDQN": "stable_baselines3",
     "DuelingDQN": "stable_baselines3",
+    "HeadPolicy": "stable_baselines3",
     "StructuredDQNLoss": "torchrl",
     "StructuredDQNConfig": "rllib",
     "SoftImputer": "scikit_learn",

@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -49,17 +50,27 @@ class DuelingHead(nn.Module):
         features: F.
         actions: A.
         width: Units of each hidden layer.
-        layer_norm: Layer normalisation before their ReLUs.
+        layer_norm: Layer normalisation before their activations.
+        activation: Of the hidden layers.
     """
 
-    def __init__(self, features: int, actions: int, *, width: int = 512, layer_norm: bool = False) -> None:
+    def __init__(
+        self,
+        features: int,
+        actions: int,
+        *,
+        width: int = 512,
+        layer_norm: bool = False,
+        activation: type[nn.Module] = nn.ReLU,
+    ) -> None:
         super().__init__()
         _check(features=features, actions=actions, width=width)
-        self.advantage_hidden, self.advantage = _hidden(features, width, layer_norm), nn.Linear(width, actions)
-        self.value_hidden, self.value = _hidden(features, width, layer_norm), nn.Linear(width, 1)
+        hidden = partial(_hidden, features, width, layer_norm, activation)
+        self.advantage_hidden, self.advantage = hidden(), nn.Linear(width, actions)
+        self.value_hidden, self.value = hidden(), nn.Linear(width, 1)
 
     def activations(self, x: Tensor) -> Tensor:
-        """Both hidden layers after their ReLUs, value first, (N, 2 width)."""
+        """Both hidden layers after their activations, value first, (N, 2 width)."""
         return torch.cat([self.value_hidden(x), self.advantage_hidden(x)], -1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -127,10 +138,11 @@ class AdditiveHead(nn.Module):
 
     def __init__(self, features: int, axes: Sequence[int], *, rank: int = 0, ridge: float = HEAD_RIDGE) -> None:
         super().__init__()
+        axes = tuple(axes)  # the nvec of a MultiDiscrete, too
         if not axes:
             raise ValueError("An additive head needs the levels of each axis of an action, such as (3, 3, 3); got ().")
         _check(features=features, **{f"axis {d}": levels for d, levels in enumerate(axes)})
-        self.axes = tuple(axes)
+        self.axes = axes
         self.effects = nn.Linear(features, sum(axes))
         self.rest = LowRankLinear(features, math.prod(axes), rank=rank, ridge=ridge) if rank else None
         self.value = nn.Linear(features, 1)
@@ -153,6 +165,7 @@ def make_head(
     rank: int = HEAD_RANK,
     ridge: float = HEAD_RIDGE,
     layer_norm: bool = False,
+    activation: type[nn.Module] = nn.ReLU,
 ) -> nn.Module:
     """Create a head by its name.
 
@@ -161,7 +174,7 @@ def make_head(
         features: F.
         actions: A.
         axes: Levels of each axis of an action, for the additive heads.
-        width, layer_norm: As in `DuelingHead`.
+        width, layer_norm, activation: As in `DuelingHead`.
         rank, ridge: As in `LowRankHead`.
 
     Raises:
@@ -171,11 +184,12 @@ def make_head(
         _check(features=features, actions=actions)
         return FlatHead(features, actions)
     if kind == "dueling":
-        return DuelingHead(features, actions, width=width, layer_norm=layer_norm)
+        return DuelingHead(features, actions, width=width, layer_norm=layer_norm, activation=activation)
     if kind == "low-rank":
         return LowRankHead(features, actions, rank=rank, ridge=ridge)
     if kind not in CHOICES["head"]:
         raise ValueError(f"There is no head {kind!r}. Choose one of {', '.join(CHOICES['head'])}.")
+    axes = tuple(axes)
     if not axes or math.prod(axes) != actions:
         sizes = f"{' x '.join(map(str, axes))} = {math.prod(axes):,}" if axes else "none"
         raise ValueError(
@@ -205,8 +219,8 @@ def ridged_layers(module: nn.Module) -> list[LowRankLinear]:
 def ridge_in_backward(module: nn.Module) -> None:
     """Let every backward pass add the gradient of `ridge_of` to that of the loss.
 
-    For libraries that compute the loss where you cannot change it. Call it on the network that the optimiser trains;
-    copies of the network do without.
+    For libraries that compute the loss where you cannot change it. Call it once, on the network that the optimiser
+    trains. Copies and pickles of the network do without; a `state_dict` that is loaded leaves it in place.
     """
     for layer in ridged_layers(module):
         for weight in (layer.factors.weight, layer.coordinates.weight):
@@ -221,11 +235,11 @@ def _centred(values: Tensor) -> Tensor:
     return values - values.mean(-1, keepdim=True)
 
 
-def _hidden(features: int, width: int, layer_norm: bool) -> nn.Module:
-    return nn.Sequential(nn.Linear(features, width), *([nn.LayerNorm(width)] * layer_norm), nn.ReLU())
+def _hidden(features: int, width: int, layer_norm: bool, activation: type[nn.Module]) -> nn.Module:
+    return nn.Sequential(nn.Linear(features, width), *([nn.LayerNorm(width)] * layer_norm), activation())
 
 
-def _check(**sizes: int) -> None:
+def _check(**sizes: object) -> None:
     for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
+        if not isinstance(size, Integral) or size < 1:
             raise ValueError(f"A head needs a whole number of at least 1 for {name}, got {size!r}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 pytest.importorskip("ray", reason="RLlib is not installed here; make test-integrations installs it")
 
 from ray.rllib.algorithms.dqn import DQNConfig
+from ray.rllib.algorithms.dqn.dqn_catalog import DQNCatalog
 from ray.rllib.algorithms.dqn.dqn_learner import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS, QF_TARGET_NEXT_PROBS
 from ray.rllib.algorithms.dqn.torch.default_dqn_torch_rl_module import DefaultDQNTorchRLModule
 from ray.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
@@ -34,6 +36,7 @@ from tests.integrations.rllib_rig import (
 )
 
 from svrl.agents.structured_targets import StructuredTargets
+from svrl.heads import LowRankHead, ridge_in_backward, ridge_of
 from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.rllib import StructuredDQNConfig, StructuredDQNLearner
 
@@ -296,3 +299,41 @@ def test_what_would_train_without_structure_is_refused() -> None:
     with pytest.raises(ValueError, match="a learner that is structured, got DQNTorchLearner"):
         settled(StructuredDQNConfig()).learners(learner_class=DQNTorchLearner).validate()
     settled(StructuredDQNConfig()).validate()
+
+
+class LowRankCatalog(DQNCatalog):
+    def build_af_head(self, framework: str) -> LowRankHead:
+        return LowRankHead(*self.latent_dims, self.action_space.n, rank=4, ridge=0.1)
+
+
+class WithRidge(LowRankCatalog):
+    def build_af_head(self, framework: str) -> LowRankHead:
+        head = super().build_af_head(framework)
+        ridge_in_backward(head)
+        return head
+
+
+class RidgeInTheLoss(StructuredDQNLearner):
+    def compute_loss_for_module(self, *, module_id: str, **kwargs: object) -> Tensor:
+        loss = super().compute_loss_for_module(module_id=module_id, **kwargs)
+        return loss + ridge_of(self.module[module_id].af)
+
+
+@pytest.mark.parametrize("structure", [0.5, None])
+def test_a_ridge_in_backward_is_the_ridge_in_the_loss(structure: float | None, tmp_path: Path) -> None:
+    def with_head(catalog: type, **learners: type) -> DQNTorchLearner:
+        config = settled(StructuredDQNConfig(), structure=structure, dueling=False, lr=1e-2)
+        spec = RLModuleSpec(catalog_class=catalog, model_config=SMALL)
+        return config.rl_module(rl_module_spec=spec).learners(**learners).build_learner(env=Wheel())
+
+    plain, ours = with_head(LowRankCatalog), with_head(WithRidge)
+    other = with_head(LowRankCatalog, learner_class=RidgeInTheLoss)
+    for number in range(6):
+        for one in (plain, ours, other):
+            update(one, number)
+        if number == 2:
+            loaded = with_head(WithRidge)
+            loaded.restore_from_path(ours.save_to_path(str(tmp_path)))
+            ours = loaded
+    torch.testing.assert_close(flat_weights(ours), flat_weights(other))
+    assert not torch.allclose(flat_weights(ours), flat_weights(plain), atol=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,15 +26,18 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.dqn.policies import DQNPolicy
-from tests.integrations.sb3_rig import ACTIONS, QUANTILES, SMALL, Drift, trained, weights
+from tests.integrations.sb3_rig import ACTIONS, QUANTILES, SETUPS, SMALL, Drift, trained, weights
 
 from svrl import AUTHORS_WAY, StructuredTargets
+from svrl.agents.config import CHOICES
+from svrl.heads import make_head, ridge_of
 from svrl.integrations.pytorch import structured, structured_quantiles
 from svrl.integrations.sb3_contrib import StructuredQRDQN
 from svrl.integrations.stable_baselines3 import (
+    HEAD_POLICIES,
     DoubleDQN,
     DuelingDQN,
-    DuelingPolicy,
+    HeadPolicy,
     NatureConvolutions,
     StructuredDQN,
     networks_of,
@@ -113,25 +117,96 @@ def test_updates_are_those_made_by_hand(row: str, ours: Any, library: Any, setup
 
 
 def test_dueling_network_is_value_and_advantage_without_mean() -> None:
-    model = DuelingDQN("MlpPolicy", Drift(), policy_kwargs={"net_arch": [32, 24, 16]}, **SMALL)
-    streams, x = model.q_net.q_net, torch.randn(5, 3)
-    hidden = streams.shared(x)
-    value, advantage = streams.value(hidden), streams.advantage(hidden)
-    q = model.q_net(x)
-    torch.testing.assert_close(q.mean(1, keepdim=True), value)
-    torch.testing.assert_close(q - q.mean(1, keepdim=True), advantage - advantage.mean(1, keepdim=True))
-    widths = [[layer.out_features for layer in part if isinstance(layer, nn.Linear)] for part in streams.children()]
-    assert widths == [[32, 24], [16, 1], [16, ACTIONS]]
+    settings = {"net_arch": [32, 24, 16], "activation_fn": nn.Tanh}
+    network, x = DuelingDQN("MlpPolicy", Drift(), policy_kwargs=settings, **SMALL).q_net, torch.randn(5, 3)
+    *shared, head = network.q_net
+    assert [layer.out_features for layer in shared if isinstance(layer, nn.Linear)] == [32, 24]
+    hidden = nn.Sequential(*shared)(x)
+    value, advantage = (torch.tanh(stream[0](hidden)) for stream in (head.value_hidden, head.advantage_hidden))
+    assert value.shape == advantage.shape == (5, 16)
+    value, advantage = head.value(value), head.advantage(advantage)
+    torch.testing.assert_close(network(x), value + advantage - advantage.mean(1, keepdim=True))
+
+
+def test_dueling_network_without_layers_has_two_linear_streams() -> None:
+    network = DuelingDQN("MlpPolicy", Drift(), policy_kwargs={"net_arch": []}, **SMALL).q_net
+    assert [tuple(weight.shape) for weight in network.parameters() if weight.ndim == 2] == [(ACTIONS, 3), (1, 3)]
 
 
 def test_dueling_network_of_pictures_is_the_papers() -> None:
     env = FakeImageEnv(screen_height=84, screen_width=84, n_channels=4, discrete=True)
-    network = DuelingDQN("CnnPolicy", env, **{**SMALL, "buffer_size": 2}).q_net
-    assert isinstance(network.features_extractor, NatureConvolutions)
-    # Three convolutions; then 3136 features to 512 units and to a value, and to 512 units and 6 advantages.
-    convolutions = 32 * (4 * 64 + 1) + 64 * (32 * 16 + 1) + 64 * (64 * 9 + 1)
-    streams = 2 * 512 * (3136 + 1) + (512 + 1) + 6 * (512 + 1)
-    assert sum(parameter.numel() for parameter in network.parameters()) == convolutions + streams
+    for units, settings in ((512, None), (32, {"features_dim": 32})):  # the library's name for the units
+        kwargs = {"policy_kwargs": {"features_extractor_kwargs": settings}}
+        network = DuelingDQN("CnnPolicy", env, **{**SMALL, **kwargs, "buffer_size": 2}).q_net
+        assert isinstance(network.features_extractor, NatureConvolutions)
+        # Three convolutions; then 3136 features to 512 units and to a value, and to 512 units and 6 advantages.
+        convolutions = 32 * (4 * 64 + 1) + 64 * (32 * 16 + 1) + 64 * (64 * 9 + 1)
+        streams = 2 * units * (3136 + 1) + (units + 1) + 6 * (units + 1)
+        assert sum(parameter.numel() for parameter in network.parameters()) == convolutions + streams
+
+
+HEADS = {
+    "low-rank": ("one environment", {"rank": 4}),
+    "low-rank, pictures": ("pictures", {}),
+    "low-rank, several inputs": ("several inputs", {"net_arch": [16]}),
+    "additive+low-rank": ("one environment", {"head": "additive+low-rank", "axes": (2, 3), "net_arch": []}),
+}
+
+
+def with_head(case: str, kind: Any = DQN, **settings: Any) -> Any:
+    """An agent after some updates, whose ridge is large enough to be seen."""
+    setup, of_head = HEADS[case]
+    policy, env, own = SETUPS[setup]
+    settings = {"policy_kwargs": {"ridge": 0.1, **of_head}, "max_grad_norm": 1e9, **SMALL, **own, **settings}
+    return kind(HEAD_POLICIES[policy], env(), **settings).learn(80)
+
+
+@pytest.mark.parametrize("case", HEADS)
+@pytest.mark.parametrize("loaded", [False, True])
+def test_the_librarys_own_updates_have_the_ridge(case: str, loaded: bool) -> None:
+    model = with_head(case)
+    twin = twin_of(model, DQN) if loaded else model
+    twin.replay_buffer, twin._logger = model.replay_buffer, model.logger
+    alone = copy.deepcopy(model.q_net)  # a copy has no ridge
+    np.random.seed(8)  # noqa: NPY002 - what the library draws its batches from
+    batch = model.replay_buffer.sample(16)
+    with torch.no_grad():
+        worth = model.q_net_target(batch.next_observations).amax(1, keepdim=True)
+        wanted = batch.rewards + (1 - batch.dones) * 0.99 * worth
+    loss = nn.functional.smooth_l1_loss(alone(batch.observations).gather(1, batch.actions), wanted)
+    alone.zero_grad()
+    (loss + ridge_of(alone)).backward()
+    np.random.seed(8)  # noqa: NPY002
+    twin.train(1, 16)
+    for one, other in zip(twin.q_net.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_a_head_is_that_of_its_name() -> None:
+    for kind in CHOICES["head"]:
+        settings = {"head": kind, "axes": [2, 3], "net_arch": [7], "rank": 5}
+        head = DQN(HeadPolicy, Drift(), policy_kwargs=settings, **SMALL).q_net.q_net[-1]
+        alone = make_head(kind, 3 if kind == "dueling" else 7, ACTIONS, axes=(2, 3), width=7, rank=5)
+        assert {name: value.shape for name, value in head.state_dict().items()} == {
+            name: value.shape for name, value in alone.state_dict().items()
+        }
+    with pytest.raises(ValueError, match="needs the axes of the 6 actions, got 3 x 3 = 9"):
+        DQN(HeadPolicy, Drift(), policy_kwargs={"head": "additive", "axes": (3, 3)}, **SMALL)
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_policies_and_networks_with_a_head_are_files(case: str, tmp_path: Path) -> None:
+    model = with_head(case)
+    for number, one in enumerate((model.policy, model.q_net)):
+        one.save(tmp_path / str(number))
+        other = type(one).load(tmp_path / str(number))
+        assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_a_head_and_structure_go_together() -> None:
+    model = with_head("low-rank", StructuredDQN, structure=0.5, double=True)
+    assert model.ranks()["row_centred_rank_99"] <= 4
+    assert not model.dueling
 
 
 def test_custom_policies() -> None:
@@ -139,14 +214,18 @@ def test_custom_policies() -> None:
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **{**kwargs, "net_arch": [48]})
 
-    class WideDueling(DuelingPolicy, Wide):
+    class WideWithHead(HeadPolicy, Wide):
         pass
 
     assert not StructuredDQN(Wide, Drift(), double=True, **SMALL).learn(80).dueling
-    for said in (False, True):  # the class says it, too
-        assert StructuredDQN(WideDueling, Drift(), dueling=said, **SMALL).learn(80).dueling
-    with pytest.raises(ValueError, match=r"^dueling=True needs a dueling network, and Wide has none\."):
+    shared: dict[str, Any] = {}
+    assert StructuredDQN(WideWithHead, Drift(), dueling=True, policy_kwargs=shared, **SMALL).learn(80).dueling
+    assert not StructuredDQN(WideWithHead, Drift(), policy_kwargs=shared, **SMALL).learn(80).dueling
+    assert StructuredDQN(WideWithHead, Drift(), policy_kwargs={"head": "dueling"}, **SMALL).learn(80).dueling
+    with pytest.raises(ValueError, match=r"^dueling=True needs a policy that takes a head, and Wide takes none\."):
         StructuredDQN(Wide, Drift(), dueling=True, **SMALL)
+    with pytest.raises(ValueError, match=r"^dueling=True means head dueling, and policy_kwargs have head low-rank\."):
+        StructuredDQN(WideWithHead, Drift(), dueling=True, policy_kwargs={"head": "low-rank"}, **SMALL)
 
 
 def test_another_structure_when_loading(tmp_path: Path) -> None:

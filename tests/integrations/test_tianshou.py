@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 pytest.importorskip("tianshou", reason="Tianshou is missing; make test-integrations installs it")
 
@@ -16,6 +17,8 @@ from tests.integrations.tianshou_rig import (
     ACTIONS,
     BATCH,
     OURS,
+    SPACE,
+    WIDTH,
     algorithm_of,
     memory,
     returns_of,
@@ -24,11 +27,15 @@ from tests.integrations.tianshou_rig import (
     values_of,
 )
 from tianshou.algorithm import C51, DQN, QRDQN
+from tianshou.algorithm.modelfree.dqn import DiscreteQLearningPolicy
+from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
+from tianshou.utils.net.common import Net
 from tianshou.utils.torch_utils import policy_within_training_step
 
 from svrl import StructuredTargets
+from svrl.heads import LowRankHead, ridge_in_backward, ridge_of
 from svrl.integrations.pytorch import structured, structured_quantiles, structured_values
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.tianshou import (
@@ -221,3 +228,26 @@ def test_ranks_are_those_of_the_target_network_before_completion() -> None:
     assert ours.ranks == expected
     with pytest.raises(ValueError, match="1 or more, got 0"):
         algorithm_of(DQN, StructuredDQN, rank_every=0)
+
+
+@pytest.mark.parametrize("kind", [DQN, StructuredDQN])
+def test_a_ridge_in_backward_is_the_ridge_in_the_loss(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_head() -> Any:
+        torch.manual_seed(0)
+        net = Net(state_shape=WIDTH, hidden_sizes=[16])
+        net.model = nn.Sequential(net.model, LowRankHead(16, SPACE.n, rank=4, ridge=0.1))
+        policy = DiscreteQLearningPolicy(model=net, action_space=SPACE)
+        return kind(policy=policy, optim=AdamOptimizerFactory(lr=1e-2), gamma=0.9, target_update_freq=4)
+
+    plain, other, ours = with_head(), with_head(), with_head()
+    ridge_in_backward(ours.policy.model)
+    step = other.optim.step
+
+    def with_ridge(loss: Tensor) -> None:
+        step(loss + ridge_of(other.policy.model))
+
+    monkeypatch.setattr(other.optim, "step", with_ridge)
+    for algorithm in (plain, other, ours):
+        updated(algorithm, memory(), 10)
+    torch.testing.assert_close(ours.state_dict(), other.state_dict())
+    assert not same(plain, ours)

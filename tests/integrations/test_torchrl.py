@@ -33,10 +33,11 @@ from tests.integrations.torchrl_rig import (
 )
 from torchrl.data import MultiOneHot
 from torchrl.envs import ActionMask, Compose, DTypeCastTransform, GymWrapper, TransformedEnv
-from torchrl.modules import MLP, DistributionalQValueActor, QValueModule
+from torchrl.modules import MLP, DistributionalQValueActor, QValueActor, QValueModule
 from torchrl.objectives import DistributionalDQNLoss, DQNLoss, SoftUpdate, ValueEstimators
 
 from svrl import StructuredTargets
+from svrl.heads import LowRankHead, ridge_in_backward, ridge_of
 from svrl.integrations.pytorch import structured, structured_values
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.torchrl import LogRanks, StructuredDistributionalDQNLoss, StructuredDQNLoss
@@ -235,3 +236,33 @@ def test_a_trainer_without_hidden_entries_is_the_library_and_logs_ranks() -> Non
     assert int(ours.structure_updates) == 24
     assert {value for name, value in kept.rows if name == "rank_99"} <= {1.0, 2.0}
     assert any(name == "rank_99" for name, _ in kept.rows)
+
+
+@pytest.mark.parametrize("cls", [DQNLoss, StructuredDQNLoss])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_ridge_in_backward_is_the_ridge_in_the_loss(cls: type, compiled: bool) -> None:
+    torch._dynamo.reset()
+
+    def trained(ridge: str) -> Any:
+        torch.manual_seed(0)
+        body = MLP(in_features=WIDTH, out_features=16, num_cells=[16], activate_last_layer=True)
+        network = nn.Sequential(body, LowRankHead(16, ACTIONS, rank=4, ridge=0.1))
+        if ridge == "in backward":
+            ridge_in_backward(network)
+        spec = SPECS["categorical"]
+        loss = cls(QValueActor(network, in_keys=["observation"], spec=spec), action_space=spec, delay_value=True)
+        loss.make_value_estimator(gamma=0.9)
+        call = torch.compile(loss, fullgraph=True, backend="aot_eager") if compiled else loss
+        updater, optimiser = SoftUpdate(loss, eps=0.9), torch.optim.Adam(loss.parameters(), lr=1e-2)
+        for update in range(5):
+            value = call(batch_of(seed=update))["loss"]
+            optimiser.zero_grad()
+            (value + ridge_of(network) if ridge == "in the loss" else value).backward()
+            optimiser.step()
+            updater.step()
+        return loss
+
+    ours, other = trained("in backward"), trained("in the loss")
+    for one, two in zip(ours.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two)
+    assert not same(trained("nowhere"), ours)

@@ -1,4 +1,4 @@
-"""Stable-Baselines3's DQN with structure, and double and dueling DQN, with or without it.
+"""Stable-Baselines3's DQN with structure, double and dueling DQN, and structured heads, with or without it.
 
     StructuredDQN("MlpPolicy", env)                                 in place of DQN("MlpPolicy", env)
     StructuredDQN("MlpPolicy", env, structure=0.5, double=True)     p = 0.5, and the online network chooses
@@ -8,10 +8,15 @@ Everything else is the library's: while its own `train` runs, a forward hook on 
 says about the next states, once for each update. The library then forms targets from it, with its own rewards,
 discounts and n-step returns. Who chooses and who values is the table of `svrl.agents.targets`.
 
-Dueling networks (Wang et al., 2016) have Q(s, a) = V(s) + A(s, a) - mean over actions of A(s, .). `net_arch` is
-honoured: its last layer is each stream's own, the ones before it are shared. So [64, 64] is one shared layer of 64
-units, and one of 64 in each stream; [] gives two linear streams. With pictures the default is that of the paper: the
-three convolutions of the Nature network, then 512 units in each stream.
+Networks can end in each head of `svrl.heads`, in the library's own DQN, too:
+
+    DQN(HeadPolicy, env)                                                                low-rank, with its ridge
+    DQN(HeadPolicy, env, policy_kwargs={"head": "additive", "axes": (3, 3)})            9 actions with two axes
+
+`net_arch` is honoured: a head follows its last layer. A dueling head (Wang et al., 2016) takes that layer for each of
+its streams, and the ones before it are shared. So [64, 64] is one shared layer of 64 units, and one of 64 in each
+stream; [] gives two linear streams. With pictures the default is that of the paper: the three convolutions of the
+Nature network, then 512 units in each stream.
 
 Approximate ranks of the values of next states are logged under structure/, also with `structure=None`, which is the
 library's own agent.
@@ -21,13 +26,16 @@ Masks are drawn from the model's seed and its number of updates, which the libra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import torch
 from torch import Tensor, nn
 
+from svrl.agents.config import HEAD_RANK, HEAD_RIDGE, Head
 from svrl.agents.structured_targets import OUR_WAY, StructuredTargets
+from svrl.heads import make_head, ridge_in_backward
 from svrl.integrations.agents import means, rule_of, values_to_maximise
 from svrl.integrations.target_hook import ranks_of
 from svrl.integrations.versions import changed, require
@@ -39,10 +47,11 @@ from stable_baselines3.common.base_class import BaseAlgorithm  # noqa: E402
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
 from stable_baselines3.common.policies import BasePolicy  # noqa: E402
 from stable_baselines3.common.torch_layers import NatureCNN, create_mlp  # noqa: E402
+from stable_baselines3.common.type_aliases import Schedule  # noqa: E402
 from stable_baselines3.dqn.policies import CnnPolicy, DQNPolicy, MultiInputPolicy, QNetwork  # noqa: E402
 
 NATURE_STREAM = 512
-"""Units of each stream after the Nature convolutions."""
+"""Units of each stream of a dueling head after the Nature convolutions."""
 
 
 class StructuredTraining(OffPolicyAlgorithm):
@@ -134,71 +143,97 @@ class StructuredTraining(OffPolicyAlgorithm):
         return [*super()._excluded_save_params(), "_last_values", "_replaced_updates"]
 
 
-class Streams(nn.Module):
-    """Features (B, F) to values (B, A), through a value and an advantage."""
+class HeadQNetwork(QNetwork):
+    """Stable-Baselines3's network, whose last layer is a head."""
 
-    def __init__(self, features: int, actions: int, widths: list[int], activation: type[nn.Module]) -> None:
-        super().__init__()
-        shared, own = widths[:-1], widths[-1:]
-        inputs = shared[-1] if shared else features
-        self.shared = nn.Sequential(*create_mlp(features, -1, shared, activation))
-        self.value = nn.Sequential(*create_mlp(inputs, 1, own, activation))
-        self.advantage = nn.Sequential(*create_mlp(inputs, actions, own, activation))
-
-    def forward(self, features: Tensor) -> Tensor:
-        """(B, F) -> (B, A)."""
-        hidden = self.shared(features)
-        advantage: Tensor = self.advantage(hidden)
-        return self.value(hidden) + advantage - advantage.mean(-1, keepdim=True)
-
-
-class DuelingQNetwork(QNetwork):
-    """Stable-Baselines3's network with two streams in place of one."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, head: Head, head_settings: dict[str, Any], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.q_net: nn.Module = Streams(  # type: ignore[assignment] # there it is a Sequential
-            self.features_dim, int(self.action_space.n), self.net_arch, self.activation_fn
+        self.head, self.head_settings = head, head_settings
+        actions, widths, last = int(self.action_space.n), self.net_arch, {}
+        if head == "dueling" and widths:
+            widths, last = widths[:-1], {"width": widths[-1], "activation": self.activation_fn}
+        elif head == "dueling":  # two linear streams
+            head, last = "additive", {"axes": (actions,)}
+        features = widths[-1] if widths else self.features_dim
+        self.q_net = nn.Sequential(
+            *create_mlp(self.features_dim, -1, widths, self.activation_fn),
+            make_head(head, features, actions, **{**head_settings, **last}),
         )
 
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {**super()._get_constructor_parameters(), "head": self.head, "head_settings": self.head_settings}
 
-class DuelingPolicy(DQNPolicy):
-    """What a dueling agent takes for "MlpPolicy", and what a custom policy inherits from to be dueling."""
+
+class HeadPolicy(DQNPolicy):
+    """DQN's "MlpPolicy", whose network ends in a head of `svrl.heads`.
+
+    Args:
+        head: Its name.
+        axes: Levels of each axis of an action, for the additive heads; actions are numbered row by row, the last axis
+            fastest.
+        rank, ridge: Of a low-rank head.
+        args, kwargs: Those of the library's policy.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        head: Head = "low-rank",
+        axes: Sequence[int] = (),
+        rank: int = HEAD_RANK,
+        ridge: float = HEAD_RIDGE,
+        **kwargs: Any,
+    ) -> None:
+        self.head, self.head_settings = head, {"axes": tuple(axes), "rank": rank, "ridge": ridge}
+        super().__init__(*args, **kwargs)
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        super()._build(lr_schedule)
+        ridge_in_backward(self.q_net)  # the library computes the loss
 
     def make_q_net(self) -> QNetwork:
         """A network with features of its own."""
         settings = self._update_features_extractor(self.net_args, features_extractor=None)
-        return DuelingQNetwork(**settings).to(self.device)
+        return HeadQNetwork(**settings, head=self.head, head_settings=self.head_settings).to(self.device)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return {**super()._get_constructor_parameters(), "head": self.head, **self.head_settings}
 
 
 class NatureConvolutions(NatureCNN):
-    """The Nature network without its fully connected layer, which a dueling network has in each stream."""
+    """The Nature network without its fully connected layer, which a dueling head has in each stream."""
 
-    def __init__(self, observation_space: gymnasium.Space, normalized_image: bool = False) -> None:
-        super().__init__(observation_space, normalized_image=normalized_image)
+    def __init__(
+        self, observation_space: gymnasium.Space, features_dim: int = NATURE_STREAM, normalized_image: bool = False
+    ) -> None:
+        super().__init__(observation_space, features_dim, normalized_image)
         last = self.linear[0]
         assert isinstance(last, nn.Linear)
         self._features_dim = last.in_features
         self.linear = nn.Sequential()
 
 
-class DuelingCnnPolicy(DuelingPolicy, CnnPolicy):
-    """What a dueling agent takes for "CnnPolicy"."""
+class HeadCnnPolicy(HeadPolicy, CnnPolicy):
+    """The same for pictures, "CnnPolicy"."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if kwargs.setdefault("features_extractor_class", NatureConvolutions) is NatureConvolutions:
-            kwargs["net_arch"] = [NATURE_STREAM] if kwargs.get("net_arch") is None else kwargs["net_arch"]
-        super().__init__(*args, **kwargs)
+    def __init__(self, *args: Any, head: Head = "low-rank", **kwargs: Any) -> None:
+        if (
+            head == "dueling"
+            and kwargs.setdefault("features_extractor_class", NatureConvolutions) is NatureConvolutions
+            and kwargs.get("net_arch") is None
+        ):
+            kwargs["net_arch"] = [(kwargs.get("features_extractor_kwargs") or {}).get("features_dim", NATURE_STREAM)]
+        super().__init__(*args, head=head, **kwargs)
 
 
-class DuelingMultiInputPolicy(DuelingPolicy, MultiInputPolicy):
-    """What a dueling agent takes for "MultiInputPolicy"."""
+class HeadMultiInputPolicy(HeadPolicy, MultiInputPolicy):
+    """The same for dictionaries, "MultiInputPolicy"."""
 
 
-DUELING_POLICIES: dict[str, type[BasePolicy]] = {
-    "MlpPolicy": DuelingPolicy,
-    "CnnPolicy": DuelingCnnPolicy,
-    "MultiInputPolicy": DuelingMultiInputPolicy,
+HEAD_POLICIES: dict[str, type[BasePolicy]] = {
+    "MlpPolicy": HeadPolicy,
+    "CnnPolicy": HeadCnnPolicy,
+    "MultiInputPolicy": HeadMultiInputPolicy,
 }
 
 
@@ -206,8 +241,8 @@ class StructuredDQN(StructuredTraining, DQN):
     """DQN whose next states are valued by a completed matrix. Takes all that DQN takes, and three more.
 
     `structure` is a `StructuredTargets`, a probability p, or None for no structure; `double` lets the online network
-    choose; `dueling` takes dueling networks for "MlpPolicy", "CnnPolicy" and "MultiInputPolicy". A custom policy
-    class is dueling if it inherits from `svrl.integrations.stable_baselines3.DuelingPolicy`.
+    choose; `dueling` is the head of that name, for "MlpPolicy", "CnnPolicy" and "MultiInputPolicy", and for a policy
+    class that inherits from `svrl.integrations.stable_baselines3.HeadPolicy`.
     """
 
     dueling: bool
@@ -217,19 +252,25 @@ class StructuredDQN(StructuredTraining, DQN):
         super().__init__(policy, env, *args, **kwargs)
 
     def _get_policy_from_name(self, policy_name: str) -> type[BasePolicy]:
-        if self.dueling and policy_name in DUELING_POLICIES:
-            return DUELING_POLICIES[policy_name]
+        if self.dueling and policy_name in HEAD_POLICIES:
+            return HEAD_POLICIES[policy_name]
         return super()._get_policy_from_name(policy_name)
 
     def _setup_model(self) -> None:
-        found = issubclass(self.policy_class, DuelingPolicy)
-        if self.dueling and not found:
+        if self.dueling and not issubclass(self.policy_class, HeadPolicy):
             raise ValueError(
-                f"dueling=True needs a dueling network, and {self.policy_class.__name__} has none. "
-                "Let it inherit from svrl.integrations.stable_baselines3.DuelingPolicy."
+                f"dueling=True needs a policy that takes a head, and {self.policy_class.__name__} takes none. "
+                "Let it inherit from svrl.integrations.stable_baselines3.HeadPolicy."
             )
-        self.dueling = found
+        if self.dueling:
+            self.policy_kwargs = {"head": "dueling", **self.policy_kwargs}
+            if self.policy_kwargs["head"] != "dueling":
+                raise ValueError(
+                    f"dueling=True means head dueling, and policy_kwargs have head {self.policy_kwargs['head']}. "
+                    "Leave out one of them."
+                )
         super()._setup_model()
+        self.dueling = getattr(self.policy, "head", None) == "dueling"
 
 
 class DoubleDQN(StructuredDQN):
