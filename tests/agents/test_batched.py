@@ -112,7 +112,7 @@ def test_a_seed_leads_to_the_same_agent_in_any_company(agent):
 def test_agents_learn_and_are_agents():
     config = AgentConfig.for_env(
         "control/inverted-pendulum",
-        "classic",
+        "control",
         actions=5,
         hidden=(32, 32),
         gamma=0.95,
@@ -200,9 +200,17 @@ def test_exploration_is_random_with_probability_epsilon():
     [
         (ENV, {"seeds": []}, r"needs one or more different seeds, got \[\]"),
         (ENV, {"seeds": [1, 1]}, r"needs one or more different seeds, got \[1, 1\]"),
-        ("CartPole-v1", {"seeds": [1], "config": None}, "train on control tasks, such as control/cart-pole; CartPole"),
-        (ENV, {"seeds": [1], "config": SMALL.replace(n_steps=3)}, "with n_steps 1, got 3. Train such agents one at"),
-        (ENV, {"seeds": [1], "config": SMALL.replace(act_lag=1)}, "with act_lag 0, got 1"),
+        (
+            "CartPole-v1",
+            {"seeds": [1], "config": SMALL.replace(n_steps=1, actions=0)},
+            "train on control tasks, such as control/cart-pole; CartPole",
+        ),
+        (
+            ENV,
+            {"seeds": [1], "config": SMALL.replace(n_steps=3)},
+            "n_steps must be 1 where many seeds",
+        ),
+        (ENV, {"seeds": [1], "config": SMALL.replace(act_lag=1)}, "act_lag must be 0 where many seeds"),
     ],
 )
 def test_bad_input_is_answered(env, options, words):

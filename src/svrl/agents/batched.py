@@ -36,6 +36,7 @@ from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.targets import bellman_targets, completes_online, next_values
 from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, features
 from svrl.envs.make import EnvSource, make_env, name_of
+from svrl.envs.vector import EnvSpec
 from svrl.heads import ridged_layers
 from svrl.mdp.control_task import ControlTask
 from svrl.runtime.device import chosen_device
@@ -345,19 +346,14 @@ def train_seeds(
     Raises:
         ValueError: If the environment is not a control task, or if a setting is not for batches of seeds.
     """
-    name = name_of(env)
-    config = AgentConfig.for_env(name) if config is None else config
+    config = AgentConfig.for_env(name_of(env)) if config is None else config
     on = torch.device(chosen_device(device))
     precision = precision or default_precision(str(on))
     check_precision(precision, str(on))
     seeds = list(seeds)
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"train_seeds needs one or more different seeds, got {seeds}.")
-    with closing(make_env(env, 1, seed=0, **config.env_options)) as made:
-        if not isinstance(made, ControlVectorEnv):
-            raise ValueError(f"Batches of seeds train on control tasks, such as control/cart-pole; {name} is not one.")
-        task, spec = made.task, made.spec
-    _refuse_settings(config)
+    task, spec = batched_task(env, config)
     networks = [build_network(spec, config, generator_for(seed, "network")).to(on) for seed in seeds]
     every, games = config.eval_every, games or config.eval_episodes
     with ExitStack() as held:
@@ -388,14 +384,22 @@ def train_seeds(
         ]
 
 
-def _refuse_settings(config: AgentConfig) -> None:
-    """Raise ValueError for settings that batches of seeds do not have."""
+def batched_task(env: EnvSource, config: AgentConfig) -> tuple[ControlTask, EnvSpec]:
+    """The task of a batch of seeds, and what agents see of it.
+
+    Raises:
+        ValueError: If the environment is not a control task, or if a setting is not for batches of seeds.
+    """
     for name, usual in (("network", "mlp"), ("n_steps", 1), ("priority_alpha", 0.0), ("act_lag", 0)):
         value = getattr(config, name)
         if value != usual:
+            raise ValueError(f"{name} must be {usual} where many seeds are trained at once, got {value}.")
+    with closing(make_env(env, 1, seed=0, **config.env_options)) as made:
+        if not isinstance(made, ControlVectorEnv):
             raise ValueError(
-                f"Batches of seeds are trained with {name} {usual}, got {value}. Train such agents one at a time."
+                f"Many seeds at once train on control tasks, such as control/cart-pole; {name_of(env)} is not one."
             )
+        return made.task, made.spec
 
 
 # Random numbers: each is a function of seed, purpose, position and place.

@@ -49,7 +49,10 @@ def rank(
     if not 0.0 < energy < 1.0:
         raise ValueError(f"--energy is a share between 0 and 1, got {energy}.")
     place = run / "rank.png" if plot is None else plot
-    with working_with(run, device, env, network, best=best) as (agent, say_so), writing_to(place, PICTURES) as temporary:
+    with (
+        working_with(run, device, env, network, best=best) as (agent, say_so),
+        writing_to(place, PICTURES) as temporary,
+    ):
         found = rank_study(
             agent,
             batches=batches,
@@ -105,8 +108,8 @@ def _estimation(found: dict[str, Any]) -> str:
 def _overestimation(found: dict[str, Any] | None) -> str:
     if found is None:
         return (
-            "overestimation is not known: no state was followed long enough, until what comes after weighs 1% in its return. "
-            "More --states help, unless episodes are cut before."
+            "overestimation is not known: no state was followed long enough, until what comes after weighs 1% in its "
+            "return. More --states help, unless episodes are cut before."
         )
     return (
         f"best values {found['value']:.3g}, discounted returns {found['gained']:.3g}: overestimation "

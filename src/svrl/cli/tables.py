@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from rich import box
 from rich.console import Group, JustifyMethod, OverflowMethod, RenderableType
 from rich.table import Table
@@ -77,6 +78,41 @@ def training_table(results: Sequence[Row], *, title: str) -> Table:
         caption += " human: 0 is a random player, 100% a human."
     if any("Q* error" in row for row in cells):
         caption += " Q* error: mean |Q - Q*| over the span of Q*."
+    return _table(cells, left=("agent",), title=printable(title), caption=caption)
+
+
+def seeds_table(results: Sequence[Row], *, title: str) -> Table:
+    """What arms reached, each over its seeds, and how often the first arm is beaten.
+
+    Args:
+        results: As `svrl train --batched --json` has them.
+        title: Above the table.
+    """
+    from svrl.stats import interval_if_several, probability_of_improvement, stratified_interval
+
+    arms: dict[str, list[Row]] = {}
+    for row in results:
+        arms.setdefault(row["arm"], []).append(row)
+    first = [row["discounted_return"] for row in next(iter(arms.values()))]
+    cells = []
+    for arm, rows in arms.items():
+        returns = [row["discounted_return"] for row in rows]
+        cells.append({"agent": arm, "seeds": str(len(rows)), "steps": f"{rows[0]['steps']:,}"})
+        for name, values in (("score", [row["evaluation"]["mean"] for row in rows]), ("return", returns)):
+            between = interval_if_several(values)
+            interval = "" if between is None else f" [{between[0]:.4g}, {between[1]:.4g}]"
+            cells[-1][name] = f"{sum(values) / len(values):.4g}{interval}"
+        cells[-1]["overestimation"] = f"{sum(row['overestimation'] for row in rows) / len(rows):+.3g}"
+        if len(arms) > 1 and len(rows) > 1:
+            better = ([np.array(returns)], [np.array(first)])
+            low, high = stratified_interval(probability_of_improvement, *better)
+            probability = float(probability_of_improvement(*better))
+            cells[-1]["better"] = "-" if len(cells) == 1 else f"{probability:.2f} [{low:.2f}, {high:.2f}]"
+        cells[-1]["steps/s"] = f"{rows[0]['steps_per_second']:,.0f}"
+    caption = "score: mean over seeds, with its 95% interval. return: the same of discounted returns. overestimation: "
+    caption += "value of the first state less the return."
+    if len(arms) > 1:
+        caption += f" better: probability of a larger return than that of {next(iter(arms))}."
     return _table(cells, left=("agent",), title=printable(title), caption=caption)
 
 

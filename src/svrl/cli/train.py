@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -156,6 +156,10 @@ def train(
     stop_at: Annotated[
         float | None, typer.Option(metavar="SCORE", help="Stop when the mean score of an evaluation reaches this.")
     ] = None,
+    batched: Annotated[
+        bool,
+        typer.Option("--batched", help="Train all seeds of an agent as one computation (control tasks, mlp)."),
+    ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars for TensorBoard.")] = False,
     wandb: Annotated[
         str | None, typer.Option(metavar="PROJECT", help="Send scalars to a project of Weights & Biases.")
@@ -170,11 +174,13 @@ def train(
     """
     several = agents is not None or seeds is not None
     here_on_path(env, fields["network"])
-    folder = _folder_to_resume(env, resume=resume, out=out, agents=agents, seeds=seeds)
+    if batched:
+        _refuse_beside_batched(context)
+    folder = None if batched else _folder_to_resume(env, resume=resume, out=out, agents=agents, seeds=seeds)
     own_env = None if folder is not None else env
     if folder is not None:
         several = not (folder / CONFIG).exists()
-    elif resume and not several:
+    elif resume and not several and not batched:
         folder = out or _folder_of(env, _configs(env, fields, agents)[0], seed)
         _refuse_other_run(folder, env)
     configs = [] if folder is not None else _configs(env, fields, agents)
@@ -197,22 +203,25 @@ def train(
                 _asked(env, config, one, machine | {"device": taken}, at_a_time, Habits(**habits), out, several)
                 for config, one in places
             ]
-            if resume:
+            if resume and not batched:
                 members = [_as_begun(member, given_of({**fields, **machine})) for member in members]
             if taken != device and is_gpu(taken) and any(member.device == taken for member in members):
                 say(f"Training on {named_gpu(taken)}. --device cpu trains on the CPU.")
         place = members[0].folder.parent if several else members[0].folder
-        command = _command_to_resume(context, place, str(members[0].env), resume=resume)
-        _train_in(place, members, command, signals, resume=resume, together=together, env_threads=env_threads)
+        if batched:
+            _train_batched(place, members, again(context, resume=True), signals, resume=resume)
+        else:
+            command = _command_to_resume(context, place, str(members[0].env), resume=resume)
+            _train_in(place, members, command, signals, resume=resume, together=together, env_threads=env_threads)
         results = [json.loads((member.folder / RESULT).read_text(encoding="utf-8")) for member in members]
     title = ", ".join(dict.fromkeys(str(member.env) for member in members))
-    answer(results if several else results[0], as_json, lambda _: _print(results, title, place))
+    answer(results if several else results[0], as_json, lambda _: _print(results, title, place, batched))
 
 
-def _print(results: Sequence[Mapping[str, Any]], title: str, place: Path) -> None:
-    from svrl.cli.tables import training_table
+def _print(results: Sequence[Mapping[str, Any]], title: str, place: Path, batched: bool) -> None:
+    from svrl.cli.tables import seeds_table, training_table
 
-    show(training_table(results, title=title))
+    show((seeds_table if batched else training_table)(results, title=title))
     for row in results:
         label = f"{row['arm']} seed {row['seed']}"
         if row.get("stopped_early"):
@@ -487,6 +496,47 @@ def _train_in(
                 raise failed.failures[place]
         if failed is not None:
             _end_with(failed, place, command)
+    if len(members) > 1:
+        _draw(members)
+
+
+NOT_BATCHED = (
+    "together",
+    "env_threads",
+    "checkpoint_every",
+    "keep_replay",
+    "keep_best",
+    "stop_at",
+    "tensorboard",
+    "wandb",
+)
+
+
+def _refuse_beside_batched(context: typer.Context) -> None:
+    """Raise ValueError for options that batches of seeds do not have."""
+    for name in on_command_line(context, NOT_BATCHED):
+        raise ValueError(f"{name} has no place beside --batched, which trains all seeds in one computation to the end.")
+
+
+def _train_batched(place: Path, members: Sequence[Member], command: str, signals: Signals, *, resume: bool) -> None:
+    """Train the seeds of each agent at once; with `resume` those that are not finished."""
+    from svrl.training.batched import train_batched
+
+    left = [member for member in members if not (resume and is_finished(member.folder))]
+    for member in left:
+        refuse_running(member.folder)
+        if (member.folder / CONFIG).exists():
+            raise ValueError(f"{member.folder} holds a run. Add --resume to keep it, or give another folder.")
+    with resumable(place, command), Bars() as bars:
+        updates: dict[str, Callable[..., None]] = {}
+
+        def progress(at_work: Sequence[Member], steps: int) -> None:
+            config = at_work[0].config
+            if config.arm not in updates:
+                updates[config.arm] = bars.stage(f"{at_work[0].env} {config.arm}, {len(at_work)} seeds", config.steps)
+            updates[config.arm](steps)
+
+        train_batched(left, signals=signals, progress=progress)
     if len(members) > 1:
         _draw(members)
 
