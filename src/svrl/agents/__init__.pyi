@@ -1,5 +1,7 @@
 from .agent import Agent as Agent
 from .agent import load_agent as load_agent
+from .batched import SeedsEvaluated as SeedsEvaluated
+from .batched import train_seeds as train_seeds
 from .config import AgentConfig as AgentConfig
 from .evaluation import Games as Games
 from .evaluation import evaluate as evaluate
