@@ -19,7 +19,7 @@ from .small_envs import identity
 ATARI = EnvSpec(id="atari/x", family="atari", frame_shape=(84, 84), dtype="uint8", stack=4, high=255.0, n_actions=18)
 MINATAR = EnvSpec(id="minatar/x", family="minatar", frame_shape=(4, 10, 10), dtype="uint8", n_actions=6)
 VECTOR = EnvSpec(id="v", family="gymnasium", frame_shape=(5,), dtype="float32", n_actions=3)
-KINDS = [(ATARI, "authors"), (MINATAR, "minatar"), (VECTOR, "classic")]
+KINDS = [(ATARI, "authors"), (MINATAR, "minatar"), (VECTOR, "control")]
 
 
 def build(spec: EnvSpec, preset: str, seed: int = 0, **changes: object) -> QNetwork:

@@ -22,7 +22,7 @@ from svrl.runtime.arrays import read_arrays, write_arrays
 
 from .small_envs import OF_LIT, lit, lit_in_a_dict, lit_side
 
-CONFIG = AgentConfig.of("classic", hidden=(24, 16))
+CONFIG = AgentConfig.of("control", hidden=(24, 16))
 BYTES = {"low": 0, "high": 255, "dtype": np.uint8}
 
 

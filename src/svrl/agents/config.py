@@ -243,6 +243,8 @@ class AgentConfig:
                 base |= fields
             changes = {**changes, "agent": fields["agent"]}
             base["structured"] = fields["structured"]
+        if ":" in str(changes.get("network")):  # your own, which has its own layers
+            base["layer_norm"] = False
         return cls(**{**base, "preset": preset, **changes})
 
     @classmethod

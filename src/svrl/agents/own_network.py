@@ -30,7 +30,7 @@ _TRIED = 3
 
 
 def with_network(config: AgentConfig, network: NetworkSource | None) -> AgentConfig:
-    """Return the configuration with the name of your own network; unchanged if `network` is None.
+    """Return the configuration with the name of your own network, which has its own layers; unchanged if it is None.
 
     Raises:
         ValueError: If it is neither a function nor a name.
@@ -38,14 +38,14 @@ def with_network(config: AgentConfig, network: NetworkSource | None) -> AgentCon
     if network is None:
         return config
     if isinstance(network, str):
-        return config.replace(network=network)
+        return config.replace(network=network, layer_norm=False)
     if not callable(network) or isinstance(network, nn.Module):
         raise ValueError(
             "network is a function from EnvSpec to a new nn.Module, or its name, such as 'my_module:make'; "
             f"got {type(network).__name__}. Write lambda spec: ..."
         )
     named = network if hasattr(network, "__qualname__") else type(network)
-    return config.replace(network=f"{named.__module__}:{named.__qualname__}")
+    return config.replace(network=f"{named.__module__}:{named.__qualname__}", layer_norm=False)
 
 
 def make_module(
