@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.agents.small_envs import OF_LIT, lit, lit_in_a_dict
+from tests.agents.test_options import Countdown
 
 from svrl.agents.config import AgentConfig
 from svrl.agents.learner import Learner
@@ -28,7 +29,7 @@ ARMS = [
     {"agent": agent, "structured": structured, "next_value_from": value}
     for agent in ("dqn", "double", "dueling")
     for structured, value in ((False, "completed"), (True, "completed"), (True, "network"))
-]
+] + [{"agent": "lowrank", "head_rank": 8, "head_ridge": 1e-3}]
 
 
 def steps_of(spec: EnvSpec, n_envs: int, count: int, seed: int = 0):
@@ -127,6 +128,34 @@ def test_training_runs_and_repeats(arm: dict, act_lag: int) -> None:
         runs.append([parameter.detach().clone() for parameter in training.network.parameters()])
         assert training.replay.device.type == "cuda"
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(*runs, strict=True))
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {"n_steps": 5},
+    {"tau": 0.05, "target_update_interval": 1},
+    {"priority_alpha": 0.6, "buffer_size": 300},
+    {"priority_alpha": 0.6, "n_steps": 3, "act_lag": 1, "layer_norm": True},
+    {"head": "low-rank", "head_rank": 16},
+]
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", Countdown], ids=["plain", "masks"])
+@pytest.mark.parametrize("options", OPTIONS, ids="-".join)
+def test_options_are_the_same_in_graphs_and_without(options: dict, env: Any) -> None:
+    pytest.importorskip("gymnasium")
+    from svrl.agents.training import Training
+
+    small = {"steps": 240, "learning_starts": 64, "batch_size": 16, "n_envs": 4, "log_every": 120, "hidden": (32,)}
+    for agent in ("dqn", "sv-double-network"):
+        config = AgentConfig.of("control", **{"agent": agent, **small, **options})
+        networks = []
+        for graphs in (True, False):
+            training = Training(env, config, seed=0, device="cuda", precision="float32", graphs=graphs)
+            list(training.events())
+            networks.append(training.network)
+            training.close()
+        for one, other in zip(networks[0].parameters(), networks[1].parameters(), strict=True):
+            assert torch.allclose(one, other, atol=2e-4)
 
 
 def own(spec: EnvSpec) -> torch.nn.Module:
