@@ -23,7 +23,7 @@ from svrl.agents.learner import Learner
 from svrl.agents.networks import build_network
 from svrl.agents.replay import Batch
 from svrl.agents.structured_targets import StructuredTargets
-from svrl.envs.control import features
+from svrl.envs.control import Features
 from svrl.envs.make import describe_env
 from svrl.mdp import make_task
 
@@ -146,7 +146,7 @@ def test_buffers_hold_each_seed_s_own_transitions():
     sine, cosine, speed = kept.observations[:, :160].double().unbind(-1)
     states = torch.stack([torch.atan2(sine, cosine), 10.0 * speed], -1)
     inputs = task.actions[kept.actions[:, :160]]
-    after = features(task, task.move(states, inputs, torch.zeros(2, dtype=torch.float64)))
+    after = Features(task)(task.move(states, inputs, torch.zeros(2, dtype=torch.float64)))
     torch.testing.assert_close(kept.next_observations[:, :160], after, rtol=0, atol=2e-5)
     torch.testing.assert_close(kept.rewards[:, :160], task.reward(states, inputs).float(), rtol=0, atol=2e-5)
 

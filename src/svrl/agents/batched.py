@@ -34,7 +34,7 @@ from svrl.agents.learner import copy_weights, make_optimiser
 from svrl.agents.networks import QNetwork, build_network
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.targets import bellman_targets, completes_online, next_values
-from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, features
+from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, Features
 from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec
 from svrl.heads import ridged_layers
@@ -180,6 +180,9 @@ class BatchedLearner:
 class BatchedTask:
     """A control task with random numbers of S seeds.
 
+    Attributes:
+        features: What agents see of states.
+
     Args:
         task: The task.
         seeds: The seeds.
@@ -187,7 +190,7 @@ class BatchedTask:
     """
 
     def __init__(self, task: ControlTask, seeds: Sequence[int], device: torch.device) -> None:
-        self.task = task
+        self.task, self.features = task, Features(task, device)
         self.seeds = torch.tensor(list(seeds), dtype=torch.int64, device=device)
         self._inputs = task.actions.to(device)
         self._low, high = task.box.to(device)
@@ -231,7 +234,7 @@ class BatchedTraining:
         self._epsilon = torch.ones(1, dtype=torch.float64, device=device)
         self._places = torch.arange(n_envs, device=device)
         self._states = env.starts(STARTS, self._time, n_envs)
-        slots, width = (count, self._per_env * n_envs), features(env.task, self._states).shape[-1]
+        slots, width = (count, self._per_env * n_envs), env.features.count
         self._buffer = Transitions(
             observations=torch.zeros(*slots, width, device=device),
             actions=torch.zeros(slots, dtype=torch.int64, device=device),
@@ -267,9 +270,9 @@ class BatchedTraining:
         now, epsilon = torch.zeros_like(self._time), torch.full_like(self._epsilon, self.config.eval_epsilon)
         states = env.starts(GAMES, now, games)
         scores, returns = torch.zeros(2, *states.shape[:2], dtype=torch.float64, device=states.device)
-        promised = learner.values(learner.online, features(env.task, states)).amax(-1)
+        promised = learner.values(learner.online, env.features(states)).amax(-1)
         for t in range(STEP_LIMIT):
-            q = learner.values(learner.online, features(env.task, states))
+            q = learner.values(learner.online, env.features(states))
             actions = explored(q, epsilon, env.seeds, GAMES, now + 2 * t + 1)
             rewards, states = env.step(states, actions, GAMES, now + 2 * t + 2)
             scores += rewards
@@ -280,7 +283,7 @@ class BatchedTraining:
     def _step_once(self) -> None:
         """Step all environments, and store the transitions."""
         env, config = self.env, self.config
-        seen = features(env.task, self._states)
+        seen = env.features(self._states)
         q = self.learner.values(self.learner.online, seen)
         actions = explored(q, self._epsilon, env.seeds, ACTIONS, self._time)
         rewards, states = env.step(self._states, actions, NOISE, self._time)
@@ -288,7 +291,7 @@ class BatchedTraining:
             rewards = rewards + self._reward_noise * normal(env.seeds, REWARDS, self._time, config.n_envs)
         self._states.copy_(states)
         rewards = (rewards.sign() if config.clip_rewards else rewards).float()
-        new = Transitions(seen, actions, rewards, features(env.task, states))
+        new = Transitions(seen, actions, rewards, env.features(states))
         slots = self._time % self._per_env * config.n_envs + self._places
         for kept, one in zip(self._buffer, new, strict=True):
             kept.index_copy_(1, slots, one)

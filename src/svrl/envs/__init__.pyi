@@ -1,7 +1,7 @@
 from .atari_games import GAMES as GAMES
 from .atari_games import Game as Game
 from .atari_games import human_normalised as human_normalised
-from .control import features as features
+from .control import Features as Features
 from .make import describe_env as describe_env
 from .make import known_environments as known_environments
 from .make import make_env as make_env

@@ -30,13 +30,26 @@ _PICTURE = 200
 _DOT = 5
 
 
-def features(task: ControlTask, states: Tensor) -> Tensor:
-    """Features (..., f), float32, of states (..., d): one number per axis, and two per periodic axis."""
-    columns: list[Tensor] = []
-    for k, axis in enumerate(task.axes):
-        scaled = (2.0 * states[..., k] - (axis.low + axis.high)) / (axis.high - axis.low)
-        columns += [torch.sin(math.pi * scaled), torch.cos(math.pi * scaled)] if axis.periodic else [scaled]
-    return torch.stack(columns, -1).float()
+class Features:
+    """Convert states (..., d) of a task to features (..., f), float32: one number per axis, two per periodic axis.
+
+    Attributes:
+        count: f.
+    """
+
+    def __init__(self, task: ControlTask, device: str | torch.device = "cpu") -> None:
+        low, high = task.box.to(device)
+        self._middle, self._span = low + high, high - low
+        self._periodic = [axis.periodic for axis in task.axes]
+        self.count = len(self._periodic) + sum(self._periodic)
+
+    def __call__(self, states: Tensor) -> Tensor:
+        """(..., d) -> (..., f)."""
+        columns: list[Tensor] = []
+        scaled = (2.0 * states - self._middle) / self._span
+        for column, periodic in zip(scaled.unbind(-1), self._periodic, strict=True):
+            columns += [torch.sin(math.pi * column), torch.cos(math.pi * column)] if periodic else [column]
+        return torch.stack(columns, -1).float()
 
 
 class ControlVectorEnv(VectorEnv):
@@ -53,10 +66,11 @@ class ControlVectorEnv(VectorEnv):
         """Create the copies, which share one generator seeded with `seed`."""
         self.task = task
         self.count = count
+        self._features = Features(task)
         self.spec = EnvSpec(
             id=f"control/{task.name}",
             family="control",
-            frame_shape=tuple(features(task, torch.zeros(task.dimensions)).shape),
+            frame_shape=(self._features.count,),
             dtype="float32",
             n_actions=task.n_actions,
             action_names=tuple(" ".join(f"{part:.4g}" for part in inputs) for inputs in task.actions.tolist()),
@@ -76,7 +90,7 @@ class ControlVectorEnv(VectorEnv):
         """Begin an episode in every copy."""
         self.states = self._starts(self.count)
         self._elapsed = np.zeros(self.count, dtype=np.int64)
-        return features(self.task, self.states).numpy()
+        return self._features(self.states).numpy()
 
     def send(self, actions: np.ndarray) -> None:
         """Keep the actions; `recv` does the work."""
@@ -92,7 +106,7 @@ class ControlVectorEnv(VectorEnv):
         rewards = torch.as_tensor(self.task.reward(self.states, inputs)).double().numpy().copy()
         self.states = self.task.move(self.states, inputs, self._disturbances())
         self._elapsed += 1
-        final = observations = features(self.task, self.states).numpy()
+        final = observations = self._features(self.states).numpy()
         check_finite(self.spec.id, "a reward", rewards)
         check_finite(self.spec.id, "an observation", final)
         truncated = self._elapsed >= self._limit
@@ -100,7 +114,7 @@ class ControlVectorEnv(VectorEnv):
         if len(ended):
             self.states[ended] = self._starts(len(ended))
             self._elapsed[ended] = 0
-            observations = features(self.task, self.states).numpy()
+            observations = self._features(self.states).numpy()
         never = np.zeros((2, self.count), dtype=bool)
         return Step(observations, final, rewards, never[0], truncated, never[1])
 
@@ -126,7 +140,7 @@ class ControlVectorEnv(VectorEnv):
         self.states = torch.from_numpy(np.array(state["states"], dtype=np.float64))
         self._elapsed = np.array(state["elapsed"], dtype=np.int64)
         self._generator.set_state(torch.from_numpy(np.array(state["generator"], dtype=np.uint8)))
-        return features(self.task, self.states).numpy()
+        return self._features(self.states).numpy()
 
     def render(self, index: int = 0) -> np.ndarray:
         """Draw the place of the state in the box of the first two axes, (200, 200, 3); the second axis points up."""

@@ -93,7 +93,7 @@ class Observations:
                 "Wrap it so that it returns a Box, Discrete, MultiDiscrete, Tuple or Dict of these."
             )
         self._space, self._owner, self._picture = space, owner, _picture_of(space)
-        self._as_it_is = isinstance(space, spaces.Box) and bool(space.shape) and self._picture is None
+        self._usual = bool(space.shape) and isinstance(space, spaces.Box) and space.dtype in (np.float32, np.uint8)
         if not isinstance(space, spaces.Box):
             self.shape = (spaces.flatdim(space),)
             self.pictures = tuple((first, *picture.shape) for first, picture in _pictures_in(space, 0))
@@ -119,15 +119,16 @@ class Observations:
         Raises:
             ValueError: If the observation is not in the space.
         """
-        if self._as_it_is and type(given) is np.ndarray and given.dtype == np.float32 and given.shape == self.shape:
-            return given  # the case of most environments, many times a second
+        space = self._space
+        if self._usual and type(given) is np.ndarray and given.dtype == space.dtype and given.shape == space.shape:
+            return given if self._picture is None else self._picture(given)  # most environments: no more checks
         what = f"{self._owner}: the observation"
-        if not isinstance(self._space, spaces.Box):
-            return _flat(self._space, given, what)
-        array = _numbers(self._space, given, what)
+        if not isinstance(space, spaces.Box):
+            return _flat(space, given, what)
+        array = _numbers(space, given, what)
         if self._picture is not None:
             return self._picture(array)
-        shape = array.shape[: array.ndim - len(self._space.shape)] + self.shape
+        shape = array.shape[: array.ndim - len(space.shape)] + self.shape
         return array if array.shape == shape else array.reshape(shape)
 
     def batch(self, given: Any) -> tuple[np.ndarray, bool]:

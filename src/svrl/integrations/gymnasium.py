@@ -33,7 +33,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, features
+from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, Features
 from svrl.mdp.control_task import ControlTask
 from svrl.mdp.grid import GridMDP
 from svrl.mdp.model import Model, Sampler
@@ -178,7 +178,7 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._begun = True
         if options and options["state"] is not None:
             self._copy.states = self._checked(options["state"])
-            observation = features(self.task, self._copy.states)[0].numpy()
+            observation = Features(self.task)(self._copy.states)[0].numpy()
         return observation, self._info()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from svrl.agents.evaluation import at_rest
 from svrl.agents.events import Event, Learned
-from svrl.envs.control import features
+from svrl.envs.control import Features
 from svrl.mdp import ControlTask, GridMDP, make_task
 from svrl.planning import evaluate_policy, policy_loss, solve_exactly
 from svrl.runtime.rows import RowLog, last_rows
@@ -85,7 +85,7 @@ class QStarError:
         v_star, _ = solve_exactly(model, _tolerance(model))
         return cls(
             model=model,
-            observations=features(task, task.states()),
+            observations=Features(task)(task.states()),
             q_star=model.backup(v_star),
             v_star=v_star,
         )
