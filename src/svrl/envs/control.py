@@ -45,10 +45,12 @@ class Features:
 
     def __call__(self, states: Tensor) -> Tensor:
         """(..., d) -> (..., f)."""
+        scaled = states.mul(2.0).sub_(self._middle).div_(self._span)
         columns: list[Tensor] = []
-        scaled = (2.0 * states - self._middle) / self._span
-        for column, periodic in zip(scaled.unbind(-1), self._periodic, strict=True):
-            columns += [torch.sin(math.pi * column), torch.cos(math.pi * column)] if periodic else [column]
+        for column, angle, periodic in zip(
+            scaled.unbind(-1), (math.pi * scaled).unbind(-1), self._periodic, strict=True
+        ):
+            columns += [angle.sin(), angle.cos()] if periodic else [column]
         return torch.stack(columns, -1).float()
 
 
