@@ -28,6 +28,7 @@ from svrl.agents.study import (
     estimate_batches,
     feature_rank,
     held_out_error,
+    leading_directions,
     overestimation,
     rank_study,
     srank,
@@ -357,3 +358,20 @@ def test_held_out_error_is_over_hidden_entries_only() -> None:
     assert held_out_error(estimate[0], truth[0], mask[0]).tolist() == pytest.approx([0.2])
     assert held_out_error(estimate, truth, torch.ones_like(mask)).numel() == 0
     assert held_out_error(estimate[0], torch.zeros(2, 2), mask[0]).numel() == 0
+
+
+def test_leading_directions_tell_errors_in_them_from_independent_ones() -> None:
+    source = torch.Generator().manual_seed(0)
+    left, right = torch.randn(4000, 2, generator=source), torch.randn(2, 31, generator=source)
+    q, noise = left @ right + torch.randn(4000, 1, generator=source), torch.randn(4000, 31, generator=source)
+    independent = leading_directions([(q[:1500], noise[:1500]), (q[1500:], noise[1500:])])
+    assert (independent.counts, independent.independent) == ((1, 2, 4, 8), (1 / 30, 2 / 30, 4 / 30, 8 / 30))
+    assert independent.errors == pytest.approx(independent.independent, abs=0.01)
+    assert independent.values[1] == pytest.approx(1.0, abs=1e-6)
+    centred = q - q.mean(1, keepdim=True)
+    squares = torch.linalg.svdvals(centred.double()).square()
+    assert independent.values[0] == pytest.approx(float(squares[0] / squares.sum()), rel=1e-6)
+    inside = torch.randn(4000, 2, generator=source) @ right + 7.0
+    assert leading_directions([(q, inside)]).errors[1] == pytest.approx(1.0, abs=1e-6)
+    assert leading_directions([(q, None)]).errors is None
+    assert leading_directions([(q[:, :2], None)]).counts == ()

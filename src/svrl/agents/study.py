@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
 METRIC_STATES = 512
 """Approximate number of transitions for a row of the log."""
+DIRECTIONS = (1, 2, 4, 8)
+"""Numbers of leading directions that a study looks at."""
 TIGHT_ENERGY = 0.9999
 DORMANT = 0.025
 DELTA = 0.01
@@ -189,6 +191,57 @@ def held_out_error(estimate: Tensor, truth: Tensor, mask: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Directions:
+    """How much of the values' differences between actions, and of their errors, lies in a few common directions.
+
+    The directions are the leading right singular vectors of the values with each row's mean removed. Low-rank
+    estimation of the values can take away the part of an error outside of them, and no more.
+
+    Attributes:
+        counts: Numbers of directions.
+        values: Share of the squares of the row-centred values in the first 1, 2, ... directions.
+        errors: The same share of the row-centred errors; None if the true values are not known.
+        independent: The share that errors would have which are independent from entry to entry, k / (A - 1).
+    """
+
+    counts: tuple[int, ...]
+    values: tuple[float, ...]
+    errors: tuple[float, ...] | None
+    independent: tuple[float, ...]
+
+
+def leading_directions(blocks: Iterable[tuple[Tensor, Tensor | None]]) -> Directions:
+    """Find the leading directions of values.
+
+    Args:
+        blocks: Values (n, A) of some states and their errors (n, A), or None if the true values are not known.
+    """
+    of_values = of_errors = torch.zeros(())
+    known = True
+    for q, error in blocks:
+        centred = q.double() - q.double().mean(1, keepdim=True)
+        of_values = of_values + centred.mT @ centred
+        known = known and error is not None
+        if error is not None:
+            centred = error.double() - error.double().mean(1, keepdim=True)
+            of_errors = of_errors + centred.mT @ centred
+    actions = len(of_values)
+    counts = tuple(count for count in DIRECTIONS if count < actions - 1)
+    basis = torch.linalg.eigh(of_values).eigenvectors.flip(-1)[:, : max(counts, default=0)]
+
+    def shares(energy: Tensor) -> tuple[float, ...]:
+        inside = (basis * (energy @ basis)).sum(0).cumsum(0) / energy.trace()
+        return tuple(float(inside[count - 1]) for count in counts)
+
+    return Directions(
+        counts=counts,
+        values=shares(of_values),
+        errors=shares(of_errors) if known else None,
+        independent=tuple(count / (actions - 1) for count in counts),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankStudy:
     """Ranks of many random batches of a learned Q.
 
@@ -209,6 +262,7 @@ class RankStudy:
         q_mean, q_std, q_min, q_max: Statistics of all values of all states.
         estimation: Results of Soft-Impute on up to 1,000 of the batches, for each of `SCALES`.
         optimism: The overestimation; None if too few consecutive steps were played to know the returns.
+        directions: The leading directions of the values of all states.
     """
 
     env: str
@@ -239,6 +293,7 @@ class RankStudy:
     q_max: float
     estimation: tuple[Estimation, ...] = ()
     optimism: Overestimation | None = None
+    directions: Directions | None = None
 
     def as_json(self) -> dict[str, Any]:
         """All fields, as JSON types."""
@@ -310,6 +365,7 @@ def rank_study(
             estimate_batches(q, rows, generator_for(seed, "rank study masks"), scale=scale) for scale in SCALES
         ),
         optimism=found,
+        directions=leading_directions([(q, None)]),
     )
 
 

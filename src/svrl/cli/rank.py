@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,9 +41,11 @@ def rank(
     The agent plays to collect states. Beside the rank of Q stands that of Q with each row's mean taken out, which is
     about how the actions differ.
     """
+    from svrl.agents.evaluation import at_rest
     from svrl.agents.study import rank_study
     from svrl.plots.rank import draw_ranks
     from svrl.plots.style import save_figure
+    from svrl.training.q_star import QStarError
 
     if batch_size > states:
         raise ValueError(f"--batch-size {batch_size} needs as many different --states, got {states}.")
@@ -62,6 +65,15 @@ def rank(
             seed=seed,
             progress=lambda done, of: say_so(f"{done:,} of {of:,} states" if done < of else "ranks of all batches"),
         ).as_json()
+        found["q_star_directions"] = None
+        try:
+            known = QStarError.of_learner(agent)
+        except ValueError as error:
+            found["q_star_directions_reason"] = str(error)
+        else:
+            say_so("the error against Q*")
+            with at_rest(agent.network) as at_grid_states:
+                found["q_star_directions"] = asdict(known.directions(at_grid_states, agent.device))
         study = {"run": str(run), "arm": agent.config.arm, "steps": agent.steps, **found, "plot": str(place)}
         save_figure(draw_ranks(study), temporary)
     answer(study, as_json, _print)
@@ -77,12 +89,22 @@ def _print(study: dict[str, Any]) -> None:
         largest = max(rank for rank, count in enumerate(counts) if count)
         rows.append((words, f"{study[energy]:g}", f"{study[f'{kind}mean']:.2f}", str(median), str(largest)))
     show_table(("Q", "energy", "mean rank", "median", "largest"), rows)
+    _print_directions(study["q_star_directions"] or study["directions"])
     tell(
         _features(study),
         *map(_estimation, study["estimation"]),
         _overestimation(study["optimism"]),
         f"written: {study['plot']}",
     )
+
+
+def _print_directions(found: dict[str, Any]) -> None:
+    """Where the values, and if Q* is known their errors, lie."""
+    columns = [shares for name in ("values", "errors", "independent") if (shares := found[name])]
+    rows = [(f"first {count}", *(f"{shares[k]:.1%}" for shares in columns)) for k, count in enumerate(found["counts"])]
+    if rows:
+        errors = ("of the error against Q*", "of independent errors") if found["errors"] else ("of independent errors",)
+        show_table(("directions of Q, rows centred", "hold of the values", *errors), rows)
 
 
 def _features(study: dict[str, Any]) -> str:

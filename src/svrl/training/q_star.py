@@ -20,7 +20,7 @@ there, which leaves Q* unchanged.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from torch import Tensor
 
 from svrl.agents.evaluation import at_rest
 from svrl.agents.events import Event, Learned
+from svrl.agents.study import Directions, leading_directions
 from svrl.envs.control import Features
 from svrl.mdp import ControlTask, GridMDP, make_task
 from svrl.planning import evaluate_policy, policy_loss, solve_exactly
@@ -115,15 +116,11 @@ class QStarError:
 
     def measure(self, values: Callable[[Tensor], Tensor], device: str | torch.device = "cpu") -> dict[str, float]:
         """Errors of a network, observations (N, width) on `device` -> (N, A); the module has the formulas."""
-        rows = max(1, BLOCK // self.model.n_actions)
         total = torch.zeros(3, dtype=torch.float64)
         largest, policy = torch.zeros((), dtype=torch.float64), []
-        for low in range(0, self.model.n_states, rows):
-            with torch.no_grad():
-                q = values(self.observations[low : low + rows].to(device)).cpu().double()
-            best = self.q_star[low : low + rows]
-            wrong = q - best
-            value = q.max(1).values - self.v_star[low : low + rows]
+        for at, q in self._blocks(values, device):
+            wrong = q - self.q_star[at]
+            value = q.max(1).values - self.v_star[at]
             advantage = wrong - wrong.mean(1, keepdim=True)
             total += torch.stack([wrong.abs().sum(), value.abs().sum(), advantage.abs().sum()])
             largest = torch.maximum(largest, wrong.abs().max())  # Python's max would lose a NaN
@@ -137,6 +134,18 @@ class QStarError:
             "advantage_error": of_advantages / self.model.n_actions,
             "greedy_loss": policy_loss(self.v_star, followed).relative,
         }
+
+    def directions(self, values: Callable[[Tensor], Tensor], device: str | torch.device = "cpu") -> Directions:
+        """The leading directions of a network's values at the grid states, and how much of its error lies in them."""
+        return leading_directions((q, q - self.q_star[at]) for at, q in self._blocks(values, device))
+
+    def _blocks(self, values: Callable[[Tensor], Tensor], device: str | torch.device) -> Iterator[tuple[slice, Tensor]]:
+        """Some of the grid states at a time, and a network's values there (n, A), float64, on the CPU."""
+        rows = max(1, BLOCK // self.model.n_actions)
+        for low in range(0, self.model.n_states, rows):
+            at = slice(low, low + rows)
+            with torch.no_grad():
+                yield at, values(self.observations[at].to(device)).cpu().double()
 
     def event_row(self, learner: Training | Agent) -> dict[str, Any]:
         """A row for logs: steps, updates and the errors of the online network at this moment."""
