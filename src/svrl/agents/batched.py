@@ -87,9 +87,12 @@ class BatchedLearner:
     Args:
         networks: The online networks; the target networks begin as their copies.
         config: All settings.
+        ridges: Ridges of further parameters, by name; low-rank heads have their own.
     """
 
-    def __init__(self, networks: Sequence[QNetwork], config: AgentConfig) -> None:
+    def __init__(
+        self, networks: Sequence[QNetwork], config: AgentConfig, ridges: Mapping[str, float] | None = None
+    ) -> None:
         self.config = config
         self.structure = StructuredTargets.from_config(config)
         self.device = next(networks[0].parameters()).device
@@ -105,7 +108,7 @@ class BatchedLearner:
             (layer.ridge, f"{names[layer]}.{factor}.weight")
             for layer in ridged_layers(networks[0])
             for factor in ("factors", "coordinates")
-        ]
+        ] + [(ridge, name) for name, ridge in (ridges or {}).items()]
 
     def values(self, weights: Mapping[str, Tensor], observations: Tensor) -> Tensor:
         """Values (S, n, A) of observations (S, n, f), each seed's by its own network."""
@@ -327,6 +330,7 @@ def train_seeds(
     precision: Precision | None = None,
     reward_noise: float = 0.0,
     games: int | None = None,
+    ridges: Mapping[str, float] | None = None,
     watch: Callable[[int], object] | None = None,
     evaluated: Callable[[SeedsEvaluated], object] | None = None,
 ) -> list[Agent]:
@@ -340,6 +344,8 @@ def train_seeds(
         precision: Precision of matrix products on a GPU: "float32", "tf32" (the default there) or "bf16".
         reward_noise: Standard deviation of noise on the rewards that agents see; evaluations have none.
         games: Games of each seed in an evaluation; by default the configuration's `eval_episodes`.
+        ridges: Weights of the squares of parameters in the loss, by the parameter's name, such as "head.weight";
+            low-rank heads have their own.
         watch: Called with the agent steps of each seed after every step.
         evaluated: Called with every evaluation: each `eval_every` agent steps, and at the end.
 
@@ -363,7 +369,7 @@ def train_seeds(
         if on.type == "cuda":
             held.enter_context(torch.cuda.stream(stream_of(on)))
             held.enter_context(computing_in(precision, on))
-        learner = BatchedLearner(networks, config)
+        learner = BatchedLearner(networks, config, ridges)
         training = BatchedTraining(BatchedTask(task, seeds, on), learner, reward_noise=reward_noise)
         held.callback(training.release)
         passed = 0

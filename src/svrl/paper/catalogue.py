@@ -88,6 +88,7 @@ FIGURES = tuple(
         ("minatar", "minatar_learning", "", "learning and rank on MinAtar"),
         ("control", "control_learning", "", "learning with many actions, where the best Q is known"),
         ("ways", "control_ways", "", "ways to add structure, one setting at a time"),
+        ("heads", "head_learning", "", "low-rank and additive heads for many actions"),
         ("cartpole", "cartpole_learning", "", "learning and rank on CartPole"),
     )
 )
