@@ -196,7 +196,10 @@ def make_head(
             f"Head {kind} needs the axes of the {actions:,} actions, got {sizes}. MultiDiscrete, MultiBinary and Box "
             "with bins have axes. For actions without axes use head low-rank."
         )
-    return AdditiveHead(features, axes, rank=rank if kind == "additive+low-rank" else 0, ridge=ridge)
+    if kind == "additive":
+        return AdditiveHead(features, axes)
+    _check(rank=rank)
+    return AdditiveHead(features, axes, rank=rank, ridge=ridge)
 
 
 def ridge_of(module: nn.Module) -> Tensor:

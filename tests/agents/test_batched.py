@@ -7,6 +7,8 @@ import torch
 
 from svrl.agents.batched import (
     ACTIONS,
+    GAMES,
+    NOISE,
     BatchedLearner,
     BatchedTask,
     BatchedTraining,
@@ -134,29 +136,102 @@ def test_agents_learn_and_are_agents():
     assert (found[-1].scores.shape, found[-1].returns.shape, found[-1].promised.shape) == ((4, 20),) * 3
 
 
-def test_buffers_hold_each_seed_s_own_transitions():
+def rolled(steps: int, **changes: object) -> BatchedTraining:
+    """Two seeds on a task without noise that take steps and learn nothing."""
     task = make_task("three-motor-pendulum", actions=27, noise=0.0)
-    env = BatchedTask(task, [4, 7], CPU)
-    training = BatchedTraining(env, BatchedLearner(networks_of(SMALL, range(2)), SMALL.replace(steps=160)))
+    config = SMALL.replace(**{"learning_starts": 10_000, "steps": steps, **changes})
+    training = BatchedTraining(BatchedTask(task, [4, 7], CPU), BatchedLearner(networks_of(config, range(2)), config))
     list(training.run())
-    kept = training._buffer
-    assert bool((kept.observations[:, :160].abs().sum(-1) > 0).all())
-    assert bool((kept.observations[:, 160:] == 0).all())
-    assert not torch.equal(kept.actions[0], kept.actions[1])
-    sine, cosine, speed = kept.observations[:, :160].double().unbind(-1)
-    states = torch.stack([torch.atan2(sine, cosine), 10.0 * speed], -1)
-    inputs = task.actions[kept.actions[:, :160]]
-    after = Features(task)(task.move(states, inputs, torch.zeros(2, dtype=torch.float64)))
-    torch.testing.assert_close(kept.next_observations[:, :160], after, rtol=0, atol=2e-5)
-    torch.testing.assert_close(kept.rewards[:, :160], task.reward(states, inputs).float(), rtol=0, atol=2e-5)
+    return training
 
 
-def test_the_buffer_forgets_the_oldest_and_noise_stays_out_of_evaluations():
-    config = SMALL.replace(buffer_size=80, eval_episodes=4)
-    (plain,), (*_, clean) = trained([1], config)
-    (noisy,), (*_, other) = trained([1], config, reward_noise=5.0)
+def by_round(training: BatchedTraining, name: str) -> torch.Tensor:
+    """What a buffer holds, (seeds, rounds, environments, ...)."""
+    kept = getattr(training._buffer, name)
+    return kept.view(2, -1, 4, *kept.shape[2:])
+
+
+def test_buffers_hold_each_seed_s_own_transitions():
+    training = rolled(260 * 4, buffer_size=2000)
+    seen, after = by_round(training, "observations"), by_round(training, "next_observations")
+    assert seen.shape[:3] == (2, 260, 4)  # no more than the steps need
+    same = (seen[:, 1:] == after[:, :-1]).all(-1).all(-1).all(0)
+    assert torch.equal(same, torch.arange(259) != 199)  # an episode ends after 200 steps
+    sine, cosine, speed = seen.double().unbind(-1)
+    states, task = torch.stack([torch.atan2(sine, cosine), 10.0 * speed], -1), training.env.task
+    actions = by_round(training, "actions")
+    moved = task.move(states, task.actions[actions], torch.zeros(2, dtype=torch.float64))
+    torch.testing.assert_close(Features(task)(moved), after, rtol=0, atol=2e-5)
+    paid = task.reward(states, task.actions[actions]).float()
+    torch.testing.assert_close(by_round(training, "rewards"), paid, rtol=0, atol=2e-5)
+    assert torch.equal(by_round(rolled(80, clip_rewards=True), "rewards"), paid[:, :20].sign())
+    assert not torch.equal(actions[0], actions[1])
+
+
+def test_a_full_buffer_holds_the_newest_transitions():
+    whole, small = rolled(260 * 4, buffer_size=2000), rolled(260 * 4, buffer_size=400)
+    for name in Transitions._fields:
+        newest = by_round(whole, name)[:, 160:]
+        assert torch.equal(by_round(small, name), newest.roll(60, 1))
+
+
+def test_epsilon_falls_as_in_training():
+    training = rolled(80, epsilon_start=1.0, epsilon_steps=4, epsilon_final=0.0)
+    greedy = training.learner.values(training.learner.online, training._buffer.observations).argmax(-1)
+    same = (training._buffer.actions == greedy).view(2, -1, 4)
+    assert bool(same[:, 1:].all())
+    assert not bool(same[:, 0].all())
+
+
+def test_returns_are_discounted_as_agents_learn_and_rewards_without_noise():
+    config = SMALL.replace(gamma=0.7, eval_epsilon=0.0)
+    task = make_task("three-motor-pendulum", actions=27, noise=0.0)
+    learner, env = BatchedLearner(networks_of(config, range(2)), config), BatchedTask(task, [4, 7], CPU)
+    found = BatchedTraining(env, learner, reward_noise=5.0).evaluate(3)
+    states = env.starts(GAMES, torch.tensor([0]), 3)[1]
+    network, rewards = learner.networks()[1], []
+    torch.testing.assert_close(found.promised[1], network(Features(task)(states)).amax(-1).detach())
+    for _ in range(200):
+        inputs = task.actions[network(Features(task)(states)).argmax(-1)]
+        rewards.append(task.reward(states, inputs))
+        states = task.move(states, inputs, torch.zeros(2, dtype=torch.float64))
+    weights = 0.7 ** torch.arange(200, dtype=torch.float64)
+    torch.testing.assert_close(found.returns[1], (weights[:, None] * torch.stack(rewards)).sum(0), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found.scores[1], torch.stack(rewards).sum(0), rtol=1e-3, atol=1e-2)
+
+
+def test_rewards_in_training_and_moves_have_their_noise():
+    (plain,), _ = trained([1])
+    (noisy,), _ = trained([1], reward_noise=5.0)
     assert not torch.allclose(plain.q(torch.zeros(3).numpy()), noisy.q(torch.zeros(3).numpy()))
-    assert float((clean.scores - other.scores).abs().max()) < 150
+    task = make_task("three-motor-pendulum", actions=27)
+    env = BatchedTask(task, range(300), CPU)
+    states = torch.zeros(300, 20, 2, dtype=torch.float64)
+    _, moved = env.step(states, torch.zeros(300, 20, dtype=torch.int64), NOISE, torch.tensor([3]))
+    still = task.move(states[:1, :1], task.actions[:1], torch.zeros(2, dtype=torch.float64))
+    assert float((moved - still)[..., 1].std()) == pytest.approx(task.noise[1], rel=0.03)
+    assert float((moved - still)[..., 0].abs().max()) < 1e-12
+
+
+def test_p_rises_with_the_updates():
+    training = rolled(4, agent="sv-dqn", p=0.5, p_rise=10)
+    training._drawn += 4
+    assert float(training._p(training.learner.structure)) == pytest.approx(0.7)
+    training._drawn += 40
+    assert float(training._p(training.learner.structure)) == 1.0
+
+
+@pytest.mark.parametrize("evaluated", [None, print])
+def test_divergence_is_an_error(evaluated):
+    config = SMALL.replace(learning_rate=1e30, optimiser="rmsprop")
+    with pytest.raises(ValueError, match="seed 3: the weights are not finite after 600 steps, so training has diverg"):
+        train_seeds(ENV, config, seeds=[3, 4], device="cpu", evaluated=evaluated)
+
+
+def test_warnings_are_said():
+    said: list[str] = []
+    train_seeds(ENV, SMALL.replace(learning_starts=600), seeds=[0], device="cpu", say=said.append)
+    assert "no update is due within 600 steps" in said[0]
 
 
 def splitmix(state: int, number: int) -> int:
@@ -198,12 +273,12 @@ def test_exploration_is_random_with_probability_epsilon():
 @pytest.mark.parametrize(
     ("env", "options", "words"),
     [
-        (ENV, {"seeds": []}, r"needs one or more different seeds, got \[\]"),
-        (ENV, {"seeds": [1, 1]}, r"needs one or more different seeds, got \[1, 1\]"),
+        (ENV, {"seeds": []}, r"one or more different seeds from 0 to 2\^63 - 1, got \[\]"),
+        (ENV, {"seeds": [1, 1]}, r"one or more different seeds from 0 to 2\^63 - 1, got \[1, 1\]"),
         (
             "CartPole-v1",
             {"seeds": [1], "config": SMALL.replace(n_steps=1, actions=0)},
-            "train on control tasks, such as control/cart-pole; CartPole",
+            "train on control tasks, such as control/cart-pole; got CartPole",
         ),
         (
             ENV,
@@ -211,6 +286,13 @@ def test_exploration_is_random_with_probability_epsilon():
             "n_steps must be 1 where many seeds",
         ),
         (ENV, {"seeds": [1], "config": SMALL.replace(act_lag=1)}, "act_lag must be 0 where many seeds"),
+        (ENV, {"seeds": [-1]}, "seeds from 0 to 2"),
+        (ENV, {"seeds": [2**63]}, "seeds from 0 to 2"),
+        (ENV, {"seeds": [1], "games": 0}, "An evaluation needs at least 1 game, got 0"),
+        (ENV, {"seeds": [1], "precision": "bf16"}, "precision"),
+        (ENV, {"seeds": [1], "config": "smoke"}, "train_seeds takes an AgentConfig"),
+        (ENV, {"seeds": [1], "config": SMALL.replace(n_envs=64, buffer_size=32)}, "must hold at least 64 transitions"),
+        (dict, {"seeds": [1]}, "train on control tasks"),
     ],
 )
 def test_bad_input_is_answered(env, options, words):

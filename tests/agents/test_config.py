@@ -64,7 +64,9 @@ def test_an_arm_is_the_same_algorithm_in_every_preset(preset: str, arm: str) -> 
     if config.structured:  # sv-dqn is the paper's SV-RL: completed values enter the targets
         assert config.next_value_from == ("network" if arm.endswith("-network") else "completed")
     assert config.replace(structured=False).arm == arm.removeprefix("sv-").removesuffix("-network")
-    assert config.replace(agent="double").replace(agent=arm).arm == arm
+    other = config.replace(agent="double-dueling").replace(agent=arm)
+    assert (other.agent, other.head, other.structured) == (config.agent, config.head, config.structured)
+    assert AgentConfig.from_json(config.as_json()) == config
 
 
 @pytest.mark.parametrize(

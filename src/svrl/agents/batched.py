@@ -27,11 +27,13 @@ import torch
 from torch import Tensor, nn
 
 from svrl.agents.agent import Agent
-from svrl.agents.config import AgentConfig, Precision, check_precision, default_precision
+from svrl.agents.config import AgentConfig, Precision, check_precision, default_precision, family_of
 from svrl.agents.cuda_graph import CudaGraph, computing_in, stream_of
 from svrl.agents.evaluation import generator_for
+from svrl.agents.events import warn
 from svrl.agents.learner import copy_weights, make_optimiser
 from svrl.agents.networks import QNetwork, build_network
+from svrl.agents.replay import refuse_few_transitions
 from svrl.agents.structured_targets import StructuredTargets
 from svrl.agents.targets import bellman_targets, completes_online, next_values
 from svrl.envs.control import STEP_LIMIT, ControlVectorEnv, Features
@@ -39,7 +41,7 @@ from svrl.envs.make import EnvSource, make_env, name_of
 from svrl.envs.vector import EnvSpec
 from svrl.heads import ridged_layers
 from svrl.mdp.control_task import ControlTask
-from svrl.runtime.device import chosen_device
+from svrl.runtime.device import check_device, chosen_device
 
 STARTS, NOISE, ACTIONS, REPLAY, MASKS, REWARDS, GAMES = range(7)
 """Purposes of random numbers."""
@@ -67,7 +69,8 @@ class SeedsEvaluated:
     Attributes:
         steps: Agent steps of each seed so far.
         scores: (S, games), sums of rewards.
-        returns: (S, games), discounted sums of rewards.
+        returns: (S, games), sums of rewards as agents learn from them (their signs, if `clip_rewards`), discounted
+            with the agents' gamma.
         promised: (S, games), the network's value of the first observation: less `returns`, the overestimation.
     """
 
@@ -169,6 +172,10 @@ class BatchedLearner:
         if self.updates % self.config.target_update_interval == 0:
             copy_weights(self.online.values(), self.target.values(), self.config.tau)
 
+    def diverged(self) -> Tensor:
+        """Whether a network has a weight that is not finite, (S,), bool."""
+        return ~torch.stack([weights.isfinite().flatten(1).all(1) for weights in self.online.values()]).all(0)
+
     def networks(self) -> list[QNetwork]:
         """The online networks, one by one."""
         count = len(next(iter(self.online.values())))
@@ -232,7 +239,8 @@ class BatchedTraining:
         self.steps = 0
         self._reward_noise = reward_noise
         device, n_envs, count = learner.device, self.config.n_envs, len(env.seeds)
-        self._per_env = max(1, self.config.buffer_size // n_envs)
+        rounds = -(-self.config.steps // n_envs)
+        self._per_env = min(self.config.buffer_size // n_envs, rounds)
         self._time, self._drawn = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
         self._epsilon = torch.ones(1, dtype=torch.float64, device=device)
         self._places = torch.arange(n_envs, device=device)
@@ -244,7 +252,10 @@ class BatchedTraining:
             rewards=torch.zeros(slots, device=device),
             next_observations=torch.zeros(*slots, width, device=device),
         )
-        self._update = CudaGraph(self._update_once, device, repeatable=False)
+        self._update: Callable[[], None] = self._update_once
+        structure, shape = learner.structure, (self.config.batch_size, env.task.n_actions)
+        if structure is None or structure.captures(*shape, device):
+            self._update = CudaGraph(self._update_once, device, repeatable=False)
         self._step = CudaGraph(self._step_once, device, repeatable=False)
 
     def run(self) -> Iterator[int]:
@@ -263,8 +274,9 @@ class BatchedTraining:
 
     def release(self) -> None:
         """Free the graphs."""
-        self._update.release()
-        self._step.release()
+        for graph in (self._update, self._step):
+            if isinstance(graph, CudaGraph):
+                graph.release()
 
     @torch.no_grad()
     def evaluate(self, games: int) -> SeedsEvaluated:
@@ -279,7 +291,7 @@ class BatchedTraining:
             actions = explored(q, epsilon, env.seeds, GAMES, now + 2 * t + 1)
             rewards, states = env.step(states, actions, GAMES, now + 2 * t + 2)
             scores += rewards
-            returns += env.task.gamma**t * rewards
+            returns += self.config.gamma**t * (rewards.sign() if self.config.clip_rewards else rewards)
         return SeedsEvaluated(steps=self.steps, scores=scores.cpu(), returns=returns.cpu(), promised=promised.cpu())
 
     @torch.no_grad()
@@ -333,38 +345,56 @@ def train_seeds(
     ridges: Mapping[str, float] | None = None,
     watch: Callable[[int], object] | None = None,
     evaluated: Callable[[SeedsEvaluated], object] | None = None,
+    say: Callable[[str], object] = warn,
 ) -> list[Agent]:
     """Train one agent for each seed, all at once.
 
     Args:
-        env: A control task, "control/NAME", or a function that creates one's vector environment.
+        env: A control task, "control/NAME".
         config: All settings; by default the preset of control tasks.
         seeds: The seeds, each of which leads to the same agent in any company, up to rounding.
         device: "cpu", "cuda", "cuda:1" or "auto", which is a GPU if there is one.
-        precision: Precision of matrix products on a GPU: "float32", "tf32" (the default there) or "bf16".
+        precision: Precision of matrix products on a GPU: "float32" or "tf32" (the default there).
         reward_noise: Standard deviation of noise on the rewards that agents see; evaluations have none.
         games: Games of each seed in an evaluation; by default the configuration's `eval_episodes`.
         ridges: Weights of the squares of parameters in the loss, by the parameter's name, such as "head.weight";
             low-rank heads have their own.
         watch: Called with the agent steps of each seed after every step.
         evaluated: Called with every evaluation: each `eval_every` agent steps, and at the end.
+        say: Called with warnings, a sentence each.
 
     Returns:
         The agents, in the order of the seeds.
 
     Raises:
-        ValueError: If the environment is not a control task, or if a setting is not for batches of seeds.
+        ValueError: If the environment is not a control task, if an argument is wrong, or if training diverges.
     """
     config = AgentConfig.for_env(name_of(env)) if config is None else config
+    task, spec = batched_task(env, config)
     on = torch.device(chosen_device(device))
+    check_device(on)
     precision = precision or default_precision(str(on))
     check_precision(precision, str(on))
-    seeds = list(seeds)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ValueError(f"train_seeds needs one or more different seeds, got {seeds}.")
-    task, spec = batched_task(env, config)
+    if precision == "bf16":
+        raise ValueError("precision must be float32 or tf32 where many seeds are trained at once, got bf16.")
+    seeds, games = list(seeds), config.eval_episodes if games is None else games
+    if not seeds or len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**63 for seed in seeds):
+        raise ValueError(f"train_seeds needs one or more different seeds from 0 to 2^63 - 1, got {seeds}.")
+    if games < 1:
+        raise ValueError(f"An evaluation needs at least 1 game, got {games}.")
+    for warning in config.warnings(name_of(env), spec.n_actions):
+        say(warning)
     networks = [build_network(spec, config, generator_for(seed, "network")).to(on) for seed in seeds]
-    every, games = config.eval_every, games or config.eval_episodes
+    every = config.eval_every
+
+    def refuse_divergence() -> None:
+        wrong = learner.diverged().nonzero().flatten().tolist()
+        if wrong:
+            raise ValueError(
+                f"{env}, seed {seeds[wrong[0]]}: the weights are not finite after {training.steps:,} steps, so "
+                "training has diverged. Lower the learning rate."
+            )
+
     with ExitStack() as held:
         if on.type == "cuda":
             held.enter_context(torch.cuda.stream(stream_of(on)))
@@ -376,21 +406,26 @@ def train_seeds(
         for steps in training.run():
             if watch is not None:
                 watch(steps)
-            if evaluated is not None and (steps >= config.steps or (every and steps // every > passed)):
+            if steps >= config.steps or (every and steps // every > passed):
                 passed = steps // every if every else 0
-                evaluated(training.evaluate(games))
-        return [
-            Agent(
-                source=env,
-                spec=spec,
-                config=config,
-                network=network,
-                steps=training.steps,
-                updates=learner.updates,
-                seed=seed,
-            )
-            for seed, network in zip(seeds, learner.networks(), strict=True)
-        ]
+                refuse_divergence()
+                if evaluated is not None:
+                    evaluated(training.evaluate(games))
+        found = learner.networks()
+        if on.type == "cuda":
+            torch.cuda.current_stream(on).synchronize()  # the caller reads the weights on another stream
+    return [
+        Agent(
+            source=env,
+            spec=spec,
+            config=config,
+            network=network,
+            steps=training.steps,
+            updates=learner.updates,
+            seed=seed,
+        )
+        for seed, network in zip(seeds, found, strict=True)
+    ]
 
 
 def batched_task(env: EnvSource, config: AgentConfig) -> tuple[ControlTask, EnvSpec]:
@@ -399,15 +434,18 @@ def batched_task(env: EnvSource, config: AgentConfig) -> tuple[ControlTask, EnvS
     Raises:
         ValueError: If the environment is not a control task, or if a setting is not for batches of seeds.
     """
+    if not isinstance(config, AgentConfig):
+        raise ValueError(f"train_seeds takes an AgentConfig, such as AgentConfig.for_env(env); got {config!r}.")
+    if not isinstance(env, str) or family_of(env) != "control":
+        raise ValueError(f"Many seeds at once train on control tasks, such as control/cart-pole; got {name_of(env)}.")
     for name, usual in (("network", "mlp"), ("n_steps", 1), ("priority_alpha", 0.0), ("act_lag", 0)):
         value = getattr(config, name)
         if value != usual:
             raise ValueError(f"{name} must be {usual} where many seeds are trained at once, got {value}.")
+    refuse_few_transitions(config.n_envs, config.buffer_size)
     with closing(make_env(env, 1, seed=0, **config.env_options)) as made:
-        if not isinstance(made, ControlVectorEnv):
-            raise ValueError(
-                f"Many seeds at once train on control tasks, such as control/cart-pole; {name_of(env)} is not one."
-            )
+        assert isinstance(made, ControlVectorEnv)
+        build_network(made.spec, config, None)  # raises if the head does not fit the actions
         return made.task, made.spec
 
 

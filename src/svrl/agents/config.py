@@ -237,6 +237,8 @@ class AgentConfig:
         arm = str(changes.get("agent"))
         if arm in ARMS:
             fields = ARMS[arm]
+            if arm not in CHOICES["agent"] and changes.get("head", fields["head"]) != fields["head"]:
+                raise ValueError(f"agent {arm} has head {fields['head']}, got head {changes['head']}. Leave one out.")
             if base.get("next_value_from", cls.next_value_from) == fields.get("next_value_from"):
                 base = {**fields, **base}  # the preset scales as its source does
             else:
@@ -259,24 +261,29 @@ class AgentConfig:
         return cls._of(preset, own, changes)
 
     def replace(self, **changes: Any) -> AgentConfig:
-        """Return a copy with changes; `agent` may be any of `ARMS`, such as agent="dueling"."""
+        """Return a copy with changes.
+
+        `agent` may be any of `ARMS`. A name without sv-, such as "dueling", sets the head as well, and leaves structure
+        as it is.
+        """
         name = changes.get("agent")
-        if name in ARMS and name not in CHOICES["agent"]:
-            fields = BASES[name] if name in BASES else ARMS[name]
-            changes = fields | {**changes, "agent": fields["agent"]}
+        if name in ARMS:
+            fields = BASES.get(name, ARMS[name])
+            changes = {**fields, **changes, "agent": fields["agent"]}
         return dataclasses.replace(self, **changes)
 
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON types, without `OPTIONAL` ones that are off, so that older files look the same."""
-        off = {entry.name for entry in dataclasses.fields(self) if getattr(self, entry.name) == entry.default}
-        fields = {name: value for name, value in dataclasses.asdict(self).items() if name not in off & OPTIONAL}
+        off = {
+            entry.name for entry in dataclasses.fields(self) if getattr(self, entry.name) == entry.default
+        } & OPTIONAL
+        off |= set() if "low-rank" in self.head else {"head_rank", "head_ridge"}
+        fields = {name: value for name, value in dataclasses.asdict(self).items() if name not in off}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> AgentConfig:
         """Rebuild the configuration that `as_json` returned."""
-        if fields.get("agent") == "dueling":  # before heads had a field
-            fields = {**fields, **BASES["dueling"]}
         return cls(**fields)
 
 
@@ -319,9 +326,7 @@ FIELD_ALIASES = {
 """Names of fields in other libraries, papers and earlier versions, for hints on wrong names. Units may differ:
 `train_freq` 4 is `updates_per_step` 0.25."""
 
-OPTIONAL = frozenset(
-    ("bins", "n_steps", "tau", "priority_alpha", "priority_beta", "layer_norm", "head", "head_rank", "head_ridge")
-)
+OPTIONAL = frozenset(("bins", "n_steps", "tau", "priority_alpha", "priority_beta", "layer_norm", "head"))
 """Fields that have no effect at their defaults; where they are off, files do not mention them."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -366,8 +371,8 @@ def arm_of(settings: Mapping[str, Any]) -> str:
     Args:
         settings: The settings by their names in `AgentConfig`.
     """
-    agent, head = settings["agent"], settings.get("head", "flat")
-    name = next((name for name, base in BASES.items() if base == {"agent": agent, "head": head}), f"{agent}-{head}")
+    base = {"agent": settings["agent"], "head": settings.get("head", "flat")}
+    name = next((name for name, fields in BASES.items() if fields == base), settings["agent"])  # of older files, too
     if not settings["structured"]:
         return name
     network = settings["next_value_from"] == "network"
@@ -383,15 +388,20 @@ OUR_STRUCTURE: dict[str, Any] = {"scale": "row", "next_value_from": "network"}
 """The authors' rule lost on control tasks, and pushed targets up in some games. Ours cannot push them up, and no
 experiment showed a loss (docs/evidence.md)."""
 
+_HEAD_NAMES = {
+    "": "flat",
+    "dueling": "dueling",
+    "lowrank": "low-rank",
+    "additive": "additive",
+    "additive-lowrank": "additive+low-rank",
+}
 BASES: dict[str, dict[str, str]] = {
     "dqn": {"agent": "dqn", "head": "flat"},
     "double": {"agent": "double", "head": "flat"},
-    "dueling": {"agent": "dqn", "head": "dueling"},
-    "lowrank": {"agent": "dqn", "head": "low-rank"},
-    "additive": {"agent": "dqn", "head": "additive"},
-    "additive-lowrank": {"agent": "dqn", "head": "additive+low-rank"},
+    **{name: {"agent": "dqn", "head": head} for name, head in _HEAD_NAMES.items() if name},
+    **{f"double-{name}": {"agent": "double", "head": head} for name, head in _HEAD_NAMES.items() if name},
 }
-"""The agents without structure in their targets."""
+"""The agents without structure in their targets: DQN is named after its head, double DQN has it in its name."""
 
 ARMS: dict[str, dict[str, Any]] = {
     name.format(base): {**fields, **changes}

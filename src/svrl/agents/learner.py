@@ -31,7 +31,6 @@ from svrl.agents.replay import DRAWS, Batch, Replay
 from svrl.agents.structured_targets import Completion, StructuredTargets
 from svrl.agents.targets import bellman_targets, completes_online, next_values
 from svrl.heads import ridge_of, ridged_layers
-from svrl.matrix.soft_impute import SoftImpute
 
 RMSPROP_DECAY = 0.95
 """Decay of RMSprop in MinAtar's published settings."""
@@ -452,12 +451,9 @@ class GraphedBursts:
 
 
 def can_capture(learner: Learner) -> bool:
-    """Whether a graph can contain the estimation: true for Soft-Impute, if its kernel supports a batch's matrices."""
-    structure = learner.structure
-    if structure is None:
-        return True
+    """Whether a graph can contain the estimation, if there is one."""
     shape, device = (learner.config.batch_size, learner.online.n_actions), learner.parameters[0].device
-    return isinstance(structure.estimator, SoftImpute) and structure.estimator.captures(*shape, device)
+    return learner.structure is None or learner.structure.captures(*shape, device)
 
 
 def _pick(every: Tensor, k: int | Tensor) -> Tensor:

@@ -117,6 +117,10 @@ class StructuredTargets:
             next_value_from=config.next_value_from,
         )
 
+    def captures(self, batch_size: int, n_actions: int, device: torch.device) -> bool:
+        """Whether a CUDA graph can contain the estimation: that of Soft-Impute, if its kernel takes the matrices."""
+        return isinstance(self.estimator, SoftImpute) and self.estimator.captures(batch_size, n_actions, device)
+
     def probability(self, updates: int) -> float:
         """p after this many updates."""
         if self.rise == 0:

@@ -108,9 +108,9 @@ def seeds_table(results: Sequence[Row], *, title: str) -> Table:
             low, high = stratified_interval(probability_of_improvement, *better)
             probability = float(probability_of_improvement(*better))
             cells[-1]["better"] = "-" if len(cells) == 1 else f"{probability:.2f} [{low:.2f}, {high:.2f}]"
-        cells[-1]["steps/s"] = f"{rows[0]['steps_per_second']:,.0f}"
+        cells[-1]["steps/s"] = f"{sum(row['steps_per_second'] for row in rows):,.0f}"
     caption = "score: mean over seeds, with its 95% interval. return: the same of discounted returns. overestimation: "
-    caption += "value of the first state less the return."
+    caption += "value of the first state less the return. steps/s: of all seeds together."
     if len(arms) > 1:
         caption += f" better: probability of a larger return than that of {next(iter(arms))}."
     return _table(cells, left=("agent",), title=printable(title), caption=caption)

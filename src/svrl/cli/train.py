@@ -18,6 +18,7 @@ import typer
 
 from svrl.agents.config import (
     ARMS,
+    BASES,
     CHOICES,
     NETWORKS,
     PRECISIONS,
@@ -97,7 +98,7 @@ def train(
         str | None,
         typer.Option(
             metavar="ARM,ARM",
-            help=f"Train several, --together of them at a time: {', '.join(ARMS)}.",
+            help=f"Train several, --together of them at a time: {', '.join(BASES)}, or with sv- in front.",
             autocompletion=lambda: list(ARMS),
         ),
     ] = None,
@@ -247,6 +248,13 @@ def _configs(env: str, fields: Mapping[str, Any], agents: str | None) -> list[Ag
     if useless and not any(config.structured for config in configs):
         remedy = "add --structured" if agents is None else "add one that begins with sv-"
         raise ValueError(f"{useless[0]} belongs to structured agents: {remedy}.")
+    of_heads = [name for name in ("head_rank", "head_ridge") if fields.get(name) is not None]
+    if of_heads and not any("low-rank" in config.head for config in configs):
+        raise ValueError(f"{of_heads[0]} belongs to low-rank heads: add --head low-rank.")
+    if len({config.arm for config in configs}) < len(configs):
+        raise ValueError(
+            "head makes two of the --agents the same. Name the agents after their heads, and leave it out."
+        )
     if fields.get("hidden") is not None and configs[0].has_own_network:
         raise ValueError(f"hidden is for svrl's networks, and {configs[0].network} is your own. Leave it out.")
     return configs
@@ -509,6 +517,7 @@ NOT_BATCHED = (
     "stop_at",
     "tensorboard",
     "wandb",
+    "log_every",
 )
 
 
@@ -520,13 +529,15 @@ def _refuse_beside_batched(context: typer.Context) -> None:
 
 def _train_batched(place: Path, members: Sequence[Member], command: str, signals: Signals, *, resume: bool) -> None:
     """Train the seeds of each agent at once; with `resume` those that are not finished."""
-    from svrl.training.batched import train_batched
+    from svrl.training.batched import batched_settings, train_batched
 
-    left = [member for member in members if not (resume and is_finished(member.folder))]
-    for member in left:
+    for member in members:
         refuse_running(member.folder)
         if (member.folder / CONFIG).exists():
-            raise ValueError(f"{member.folder} holds a run. Add --resume to keep it, or give another folder.")
+            if not resume:
+                raise ValueError(f"{member.folder} holds a run. Add --resume to keep it, or give another folder.")
+            refuse_other_settings(member.folder, batched_settings(member))
+    left = [member for member in members if not is_finished(member.folder)]
     with resumable(place, command), Bars() as bars:
         updates: dict[str, Callable[..., None]] = {}
 
@@ -536,7 +547,7 @@ def _train_batched(place: Path, members: Sequence[Member], command: str, signals
                 updates[config.arm] = bars.stage(f"{at_work[0].env} {config.arm}, {len(at_work)} seeds", config.steps)
             updates[config.arm](steps)
 
-        train_batched(left, signals=signals, progress=progress)
+        train_batched(left, signals=signals, progress=progress, say=bars.say)
     if len(members) > 1:
         _draw(members)
 

@@ -17,16 +17,16 @@ from typing import Any
 
 from svrl.agents.agent import Agent
 from svrl.agents.batched import SeedsEvaluated, batched_task, train_seeds
-from svrl.agents.config import default_precision
 from svrl.agents.events import Evaluated
 from svrl.agents.networks import layers_of
 from svrl.envs.control import STEP_LIMIT
 from svrl.envs.make import name_of
 from svrl.runtime import run_directory as files
+from svrl.runtime.device import torch_threads
 from svrl.runtime.files import finite
 from svrl.runtime.provenance import commit, machine, versions
 from svrl.runtime.rows import RowLog
-from svrl.runtime.run_directory import RunDirectory, locked
+from svrl.runtime.run_directory import RunDirectory, locked, refuse_other_settings
 from svrl.runtime.stop_signals import Signals
 from svrl.training.population import Member
 from svrl.training.result import evaluation_of, settings_of
@@ -37,13 +37,16 @@ def train_batched(
     *,
     signals: Signals | None = None,
     progress: Callable[[Sequence[Member], int], object] = lambda members, steps: None,
+    say: Callable[[str], object] = lambda sentence: None,
 ) -> None:
     """Train runs of one environment and write their folders; those of one configuration are trained together.
 
     Args:
-        members: The runs, all on one device; none of their folders holds a run.
+        members: The runs, all on one device. Their folders hold no runs, or unfinished ones with the same settings,
+            which begin again.
         signals: The signals that the caller already holds back; by default this function holds them back.
         progress: Called with the runs at work and their agent steps.
+        say: Called with warnings, a sentence each.
 
     Raises:
         Stopped: If Ctrl-C, SIGTERM or SIGHUP came; arms that were finished are on disk.
@@ -54,15 +57,17 @@ def train_batched(
     with ExitStack() as held:
         heard = signals or held.enter_context(Signals().held_back())
         for _, arm in groupby(members, key=lambda member: member.config):
-            _train_arm(list(arm), heard, progress)
+            _train_arm(list(arm), heard, progress, say)
 
 
 def _train_arm(
-    members: Sequence[Member], signals: Signals, progress: Callable[[Sequence[Member], int], object]
+    members: Sequence[Member],
+    signals: Signals,
+    progress: Callable[[Sequence[Member], int], object],
+    say: Callable[[str], object],
 ) -> None:
     """Train the seeds of one configuration."""
     first = members[0]
-    precision = first.precision or default_precision(first.device)
     found: list[SeedsEvaluated] = []
 
     def watch(steps: int) -> None:
@@ -70,31 +75,45 @@ def _train_arm(
         progress(members, steps)
 
     with ExitStack() as held:
-        runs = [_begun(member, precision, held) for member in members]
+        held.enter_context(torch_threads(first.threads or 1))
+        runs = [_begun(member, held) for member in members]
         began = time.monotonic()
         agents = train_seeds(
             first.env,
             first.config,
             seeds=[member.seed for member in members],
             device=first.device,
-            precision=precision,
+            precision=first.precision,
             watch=watch,
+            say=say,
             evaluated=found.append,
         )
         seconds = time.monotonic() - began
         for k, (run, agent) in enumerate(zip(runs, agents, strict=True)):
-            _write(run, agent, [_of_seed(each, k, agent) for each in found], len(members), seconds)
+            _write(run, agent, [_of_seed(each, k, agent) for each in found], seconds)
 
 
-def _begun(member: Member, precision: str, held: ExitStack) -> RunDirectory:
-    """Begin a run, which is removed again unless it is finished."""
-    threads = member.threads or 1
+def batched_settings(member: Member) -> dict[str, Any]:
+    """The settings that config.json of a run holds."""
     settings = settings_of(
-        name_of(member.env), member.config, seed=member.seed, device=member.device, threads=threads, precision=precision
+        name_of(member.env),
+        member.config,
+        seed=member.seed,
+        device=member.device,
+        threads=member.threads or 1,
+        precision=member.precision,
     )
+    return {**settings, "batched": True}
+
+
+def _begun(member: Member, held: ExitStack) -> RunDirectory:
+    """Begin a run, which is removed again unless it is finished."""
+    if (member.folder / files.CONFIG).exists():  # its process was killed
+        refuse_other_settings(member.folder, batched_settings(member))
+        RunDirectory(path=member.folder, config={}).take_back()
     how = {"begun": datetime.now(UTC).isoformat(timespec="microseconds"), "versions": versions()}
     how |= {"machine": machine(member.device), "commit": commit()}
-    run = RunDirectory.begin(member.folder, {**settings, "batched": True, **how})
+    run = RunDirectory.begin(member.folder, {**batched_settings(member), **how})
     held.enter_context(locked(run.path))
     held.callback(_take_back_unless_finished, run)
     return run
@@ -120,7 +139,7 @@ def _of_seed(found: SeedsEvaluated, k: int, agent: Agent) -> dict[str, Any]:
     return {**asdict(event), "mean": event.mean, "discounted_return": returned, "overestimation": overestimation}
 
 
-def _write(run: RunDirectory, agent: Agent, rows: Iterable[dict[str, Any]], together: int, seconds: float) -> None:
+def _write(run: RunDirectory, agent: Agent, rows: Iterable[dict[str, Any]], seconds: float) -> None:
     """Write the files of a finished run."""
     rows = list(rows)
     log = RowLog(run.path / files.EVALUATIONS, up_to=0)
@@ -150,7 +169,7 @@ def _write(run: RunDirectory, agent: Agent, rows: Iterable[dict[str, Any]], toge
                 "score_last_100": None,
                 "score_last_100_reason": "batches of seeds keep no training games",
                 "score_episodes": 0,
-                "steps_per_second": agent.steps * together / seconds,
+                "steps_per_second": agent.steps / seconds,
                 "evaluation": {
                     "steps": last["steps"],
                     "epsilon": config.eval_epsilon,
