@@ -130,8 +130,11 @@ def test_an_additive_head_knows_the_actions_that_it_never_saw(kind, fits):
     ("make", "words"),
     [
         (lambda: make_head("lowrank", 7, 24), "There is no head 'lowrank'. Choose one of flat, dueling, low-rank"),
-        (lambda: make_head("additive", 7, 24), "Head additive needs the axes of the 24 actions, got none. MultiDisc"),
-        (lambda: make_head("additive", 7, 24, axes=(5, 5)), "needs the axes of the 24 actions, got 5 x 5 = 25."),
+        (
+            lambda: make_head("additive", 7, 24),
+            "Head additive needs actions of several numbers.* The 24 actions have no axes",
+        ),
+        (lambda: make_head("additive", 7, 24, axes=(5, 5)), "as its axes have together, 5 x 5 = 25; got 24."),
         (lambda: AdditiveHead(7, ()), r"needs the levels of each axis of an action, such as \(3, 3, 3\); got \(\)"),
         (lambda: AdditiveHead(7, (3, 0)), "needs a whole number of at least 1 for axis 1, got 0"),
         (lambda: LowRankHead(7, 0), "needs a whole number of at least 1 for actions, got 0"),

@@ -190,11 +190,15 @@ def make_head(
     if kind not in CHOICES["head"]:
         raise ValueError(f"There is no head {kind!r}. Choose one of {', '.join(CHOICES['head'])}.")
     axes = tuple(axes)
-    if not axes or math.prod(axes) != actions:
-        sizes = f"{' x '.join(map(str, axes))} = {math.prod(axes):,}" if axes else "none"
+    if not axes:
         raise ValueError(
-            f"Head {kind} needs the axes of the {actions:,} actions, got {sizes}. MultiDiscrete, MultiBinary and Box "
-            "with bins have axes. For actions without axes use head low-rank."
+            f"Head {kind} needs actions of several numbers: MultiDiscrete, MultiBinary, or a Box with bins. The "
+            f"{actions:,} actions have no axes. Use head low-rank."
+        )
+    if math.prod(axes) != actions:
+        raise ValueError(
+            f"Head {kind} needs as many actions as its axes have together, {' x '.join(map(str, axes))} = "
+            f"{math.prod(axes):,}; got {actions:,}."
         )
     if kind == "additive":
         return AdditiveHead(features, axes)

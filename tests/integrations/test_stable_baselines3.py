@@ -190,7 +190,7 @@ def test_a_head_is_that_of_its_name() -> None:
         assert {name: value.shape for name, value in head.state_dict().items()} == {
             name: value.shape for name, value in alone.state_dict().items()
         }
-    with pytest.raises(ValueError, match="needs the axes of the 6 actions, got 3 x 3 = 9"):
+    with pytest.raises(ValueError, match="3 x 3 = 9; got 6"):
         DQN(HeadPolicy, Drift(), policy_kwargs={"head": "additive", "axes": (3, 3)}, **SMALL)
 
 

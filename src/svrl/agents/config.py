@@ -237,7 +237,7 @@ class AgentConfig:
         arm = str(changes.get("agent"))
         if arm in ARMS:
             fields = ARMS[arm]
-            if arm not in CHOICES["agent"] and changes.get("head", fields["head"]) != fields["head"]:
+            if changes.get("head", fields["head"]) != fields["head"] != "flat":
                 raise ValueError(f"agent {arm} has head {fields['head']}, got head {changes['head']}. Leave one out.")
             if base.get("next_value_from", cls.next_value_from) == fields.get("next_value_from"):
                 base = {**fields, **base}  # the preset scales as its source does
