@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from svrl.agents.config import ARMS
 from svrl.mdp.tasks import TASKS, make_task
 from svrl.planning.catalogue import METHODS, make_method
 from svrl.runs.plan_run import EXACT_BASELINES, PlanSettings
@@ -229,8 +230,7 @@ WRONG_TRAININGS: tuple[tuple[dict[str, Any], str], ...] = (
     ({"arm": "svdqn"}, "There is no arm 'svdqn'. Did you mean sv-dqn or dqn?"),
     (
         {"arm": "x"},
-        "There is no arm 'x'. Choose one of double, dqn, dueling, "
-        "sv-double, sv-double-network, sv-dqn, sv-dqn-network, sv-dueling, sv-dueling-network.",
+        f"There is no arm 'x'. Choose one of {', '.join(sorted(ARMS))}.",
     ),
     ({"structured": False, "estimator": "usv"}, "There is no estimator 'usv'. Did you mean usvt?"),
     ({"device": "gpu"}, "There is no device 'gpu'. Use cpu, cuda or cuda:N."),

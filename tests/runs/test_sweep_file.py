@@ -284,7 +284,9 @@ def test_paper_57_is_57_games_and_16_of_them_with_more_agents():
     assert {spec.subject for spec in specs if spec.arm == "sv-dueling"} == games
     assert (len(games), len({spec.subject for spec in specs})) == (16, 57)
     assert {(spec.seed, spec.device) for spec in specs} == {(0, "cuda"), (1, "cuda"), (2, "cuda")}
-    smoke, _ = chosen("It has", runs_of(read_sweep("paper-57"), {"preset": "smoke"}), {"agent": ["dqn"], "seed": [0]})
+    smoke, _ = chosen(
+        "It has", runs_of(read_sweep("paper-57"), {"preset": "smoke"}), {"arm": ["dqn", "sv-dqn"], "seed": [0]}
+    )
     assert len(smoke) == 57 * 2, "the smoke test that the file names"
 
 
