@@ -161,7 +161,7 @@ def test_buffers_hold_each_seed_s_own_transitions():
     states, task = torch.stack([torch.atan2(sine, cosine), 10.0 * speed], -1), training.env.task
     actions = by_round(training, "actions")
     moved = task.move(states, task.actions[actions], torch.zeros(2, dtype=torch.float64))
-    torch.testing.assert_close(Features(task)(moved), after, rtol=0, atol=2e-5)
+    torch.testing.assert_close(Features(task, "cpu")(moved), after, rtol=0, atol=2e-5)
     paid = task.reward(states, task.actions[actions]).float()
     torch.testing.assert_close(by_round(training, "rewards"), paid, rtol=0, atol=2e-5)
     assert torch.equal(by_round(rolled(80, clip_rewards=True), "rewards"), paid[:, :20].sign())
@@ -190,9 +190,9 @@ def test_returns_are_discounted_as_agents_learn_and_rewards_without_noise():
     found = BatchedTraining(env, learner, reward_noise=5.0).evaluate(3)
     states = env.starts(GAMES, torch.tensor([0]), 3)[1]
     network, rewards = learner.networks()[1], []
-    torch.testing.assert_close(found.promised[1], network(Features(task)(states)).amax(-1).detach())
+    torch.testing.assert_close(found.promised[1], network(Features(task, "cpu")(states)).amax(-1).detach())
     for _ in range(200):
-        inputs = task.actions[network(Features(task)(states)).argmax(-1)]
+        inputs = task.actions[network(Features(task, "cpu")(states)).argmax(-1)]
         rewards.append(task.reward(states, inputs))
         states = task.move(states, inputs, torch.zeros(2, dtype=torch.float64))
     weights = 0.7 ** torch.arange(200, dtype=torch.float64)

@@ -16,7 +16,7 @@ from svrl.mdp.tasks import SPEED_NOISE, make_task
 def test_features_of_the_pendulum() -> None:
     task = make_task("inverted-pendulum")
     states = np.array([[0.0, 0.0], [math.pi / 2, 10.0], [-math.pi, -5.0], [math.pi, -5.0]])
-    seen = Features(task)(torch.from_numpy(states)).numpy()
+    seen = Features(task)(states)
     assert seen.dtype == np.float32
     np.testing.assert_allclose(seen[:3], [[0, 1, 0], [1, 0, 1], [0, -1, -0.5]], atol=1e-6)
     np.testing.assert_allclose(seen[2], seen[3], atol=1e-6)
@@ -25,11 +25,12 @@ def test_features_of_the_pendulum() -> None:
 @pytest.mark.parametrize("name", CONTROL)
 def test_features_of_the_whole_grid_are_as_large_as_one(name: str) -> None:
     task = make_task(name, states=(5,) * make_task(name).dimensions)
-    seen = Features(task)(task.states()).numpy()
+    seen = Features(task)(task.states().numpy())
     periodic = sum(axis.periodic for axis in task.axes)
     assert seen.shape == (task.n_states, task.dimensions + periodic)
     assert np.abs(seen).max() == pytest.approx(1.0)
     assert (seen.max(0) > 0.9).all()
+    np.testing.assert_allclose(Features(task, "cpu")(task.states()).numpy(), seen, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_every_step_is_the_step_of_the_task(name: str, count: int) -> None:
         inputs = env.task.actions[torch.from_numpy(actions)]
         np.testing.assert_array_equal(got.rewards, env.task.reward(state, inputs).numpy())
         state = env.task.move(state, inputs, torch.zeros(5, env.task.dimensions))
-        np.testing.assert_array_equal(got.observations, Features(env.task)(state))
+        np.testing.assert_array_equal(got.observations, Features(env.task)(state.numpy()))
         assert not got.ended.any()
 
 

@@ -178,7 +178,7 @@ class ControlTaskEnv(gymnasium.Env[np.ndarray, np.int64]):
         self._begun = True
         if options and options["state"] is not None:
             self._copy.states = self._checked(options["state"])
-            observation = Features(self.task)(self._copy.states)[0].numpy()
+            observation = Features(self.task)(self._copy.states.numpy())[0]
         return observation, self._info()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:

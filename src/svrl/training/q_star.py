@@ -86,7 +86,7 @@ class QStarError:
         v_star, _ = solve_exactly(model, _tolerance(model))
         return cls(
             model=model,
-            observations=Features(task)(task.states()),
+            observations=Features(task, "cpu")(task.states()),
             q_star=model.backup(v_star),
             v_star=v_star,
         )
