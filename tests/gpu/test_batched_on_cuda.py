@@ -17,18 +17,8 @@ ENV = "control/three-motor-pendulum"
 
 
 def trained(device: str, **changes: object):
-    config = AgentConfig.for_env(
-        ENV,
-        "control",
-        actions=27,
-        hidden=(32, 32),
-        steps=400,
-        learning_starts=128,
-        batch_size=16,
-        eval_every=0,
-        target_update_interval=20,
-        **changes,
-    )
+    small = {"actions": 27, "hidden": (32, 32), "steps": 400, "learning_starts": 128, "batch_size": 16}
+    config = AgentConfig.for_env(ENV, "control", **{**small, "eval_every": 0, "target_update_interval": 20, **changes})
     found: list[SeedsEvaluated] = []
     agents = train_seeds(
         ENV,
@@ -65,3 +55,10 @@ def test_a_run_repeats() -> None:
     for one, other in zip(first, second, strict=True):
         for a, b in zip(one.network.parameters(), other.network.parameters(), strict=True):
             assert torch.allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{"actions": 216, "batch_size": 64}, {"estimator": "factor-als"}], ids="-".join)
+def test_estimations_that_no_graph_can_contain_run_without(changes: dict) -> None:
+    agents, found = trained("cuda", agent="sv-dqn", **changes)
+    assert all(agent.updates == 136 for agent in agents)
+    assert bool(found.promised.isfinite().all())
