@@ -132,7 +132,7 @@ def test_an_additive_head_knows_the_actions_that_it_never_saw(kind, fits):
         (lambda: make_head("lowrank", 7, 24), "There is no head 'lowrank'. Choose one of flat, dueling, low-rank"),
         (
             lambda: make_head("additive", 7, 24),
-            "Head additive needs actions of several numbers.* The 24 actions have no axes",
+            "Head additive needs actions of two or more numbers.* The 24 actions have one",
         ),
         (lambda: make_head("additive", 7, 24, axes=(5, 5)), "as its axes have together, 5 x 5 = 25; got 24."),
         (lambda: AdditiveHead(7, ()), r"needs the levels of each axis of an action, such as \(3, 3, 3\); got \(\)"),

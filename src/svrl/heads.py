@@ -192,8 +192,8 @@ def make_head(
     axes = tuple(axes)
     if not axes:
         raise ValueError(
-            f"Head {kind} needs actions of several numbers: MultiDiscrete, MultiBinary, or a Box with bins. The "
-            f"{actions:,} actions have no axes. Use head low-rank."
+            f"Head {kind} needs actions of two or more numbers, as in MultiDiscrete, MultiBinary or a Box with bins. "
+            f"The {actions:,} actions have one. Use head low-rank."
         )
     if math.prod(axes) != actions:
         raise ValueError(

@@ -57,7 +57,7 @@ WRONG = {
         CartPole-v1 --head-rank 3                             | --head-rank belongs to low-rank heads: add --head
         CartPole-v1 --agents dqn,lowrank --head low-rank      | --head makes two of the --agents the same
         CartPole-v1 --agent lowrank --head dueling            | --agent lowrank has head low-rank, got head dueling
-        control/inverted-pendulum --head additive             | needs actions of several numbers
+        control/inverted-pendulum --head additive             | needs actions of two or more numbers
         CartPole-v1 --p 0.5                             | --p belongs to structured agents: add --structured
         CartPole-v1 --rank 3 --agents dqn,double              | --rank belongs to structured agents: add one that begins
         CartPol-v1                                            | CartPole-v1

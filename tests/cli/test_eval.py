@@ -186,7 +186,7 @@ def test_what_is_not_a_run_is_told_apart(svrl, tmp_path, trained):
         (tmp_path / "many" / name).mkdir(parents=True)
         (tmp_path / "many" / name / "config.json").write_bytes((trained / "config.json").read_bytes())
     (tmp_path / "file").write_text("")
-    for name, words in (("many", "holds runs: a, b, c, ..."), ("nowhere", "does not exist"), ("file", "is a file")):
+    for name, words in (("many", "holds runs: a, b, c and more"), ("nowhere", "does not exist"), ("file", "is a file")):
         result = svrl("eval", tmp_path / name)
         assert result.exit_code == 2
         assert f"{tmp_path / name} {words}" in result.stderr

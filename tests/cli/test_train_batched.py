@@ -78,6 +78,13 @@ def test_resume_refuses_other_settings_and_begins_killed_runs_again(svrl, svrl_j
     assert rows[1]["evaluation"]["mean"] == pytest.approx(whole["evaluation"]["mean"], rel=1e-3)
 
 
+def test_a_folder_alone_does_not_resume_seeds_that_were_trained_at_once(svrl, svrl_json, tmp_path):
+    svrl_json(*BATCHED, "--agent", "dqn", "--seeds", 2, "--out", tmp_path)
+    for folder in (tmp_path, tmp_path / "dqn-seed0"):
+        result = svrl("train", folder, "--resume", "--steps", 400)
+        assert (result.exit_code, "Repeat its whole command, with --batched --resume" in result.stderr) == (2, True)
+
+
 def test_a_signal_keeps_the_arms_that_are_done(tmp_path):
     config = AgentConfig.for_env(ENV, "smoke", actions=8, hidden=(8,), steps=160, n_envs=4)
     members = [

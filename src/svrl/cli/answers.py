@@ -71,14 +71,15 @@ def stopping(sentence: str = "Stopped.") -> Iterator[None]:
 
 
 @contextmanager
-def resumable(place: Path, again: str) -> Iterator[None]:
+def resumable(place: Path, again: str, sentence: str = "") -> Iterator[None]:
     """Say where an interrupted run is, and how to resume it, if a signal or the system, as by a full disk, stops it.
 
     Args:
         place: Folder of the run, or around several.
         again: The command that resumes.
+        sentence: What to say if a signal stops it; by default that of `stopped`.
     """
-    with stopping(stopped(place, again)):
+    with stopping(sentence or stopped(place, again)):
         try:
             yield
         except OSError as error:

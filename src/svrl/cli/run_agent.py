@@ -81,7 +81,7 @@ def _refuse_other_folders(run: Path) -> None:
         raise ValueError(f"{run} is a file. Give the folder of a run.")
     inside = sorted(file.parent.name for file in run.glob(f"*/{CONFIG}"))
     if inside and not (run / AGENT).exists() and not (run / CONFIG).exists():
-        more = ", ..." if len(inside) > MOST_NAMED else ""
+        more = " and more" if len(inside) > MOST_NAMED else ""
         raise ValueError(f"{run} holds runs: {', '.join(inside[:MOST_NAMED])}{more}. Give one of them.")
 
 

@@ -538,7 +538,8 @@ def _train_batched(place: Path, members: Sequence[Member], command: str, signals
                 raise ValueError(f"{member.folder} holds a run. Add --resume to keep it, or give another folder.")
             refuse_other_settings(member.folder, batched_settings(member))
     left = [member for member in members if not is_finished(member.folder)]
-    with resumable(place, command), Bars() as bars:
+    kept = f"Stopped. {place} has the agents whose seeds are all done, and none of the others. Continue with: {command}"
+    with resumable(place, command, kept), Bars() as bars:
         updates: dict[str, Callable[..., None]] = {}
 
         def progress(at_work: Sequence[Member], steps: int) -> None:

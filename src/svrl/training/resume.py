@@ -35,7 +35,13 @@ def begun_run(folder: Path, env: str | None = None) -> Member:
     Raises:
         ValueError: If there is no run, if its config.json is damaged, or if the environment would import a package.
     """
-    return _member(folder, read_config(folder), folder / CONFIG, env)
+    settings = read_config(folder)
+    if settings.get("batched"):
+        raise ValueError(
+            f"{folder} is one of many seeds that are trained at once, without checkpoints. Repeat its whole command, "
+            "with --batched --resume."
+        )
+    return _member(folder, settings, folder / CONFIG, env)
 
 
 def asked_runs(folder: Path) -> list[Member]:
