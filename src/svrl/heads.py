@@ -39,10 +39,6 @@ from torch import Tensor, nn
 from svrl.agents.config import CHOICES, HEAD_RANK, HEAD_RIDGE, Head
 
 
-class FlatHead(nn.Linear):
-    """One linear layer: Q(s, a) = w_a x(s) + b_a."""
-
-
 class DuelingHead(nn.Module):
     """V(s) + centred A(s, a), each with a hidden layer of its own.
 
@@ -182,7 +178,7 @@ def make_head(
     """
     if kind == "flat":
         _check(features=features, actions=actions)
-        return FlatHead(features, actions)
+        return nn.Linear(features, actions)
     if kind == "dueling":
         return DuelingHead(features, actions, width=width, layer_norm=layer_norm, activation=activation)
     if kind == "low-rank":

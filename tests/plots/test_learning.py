@@ -59,3 +59,11 @@ def test_unfinished_runs_are_drawn_as_far_as_they_are(tmp_path: Path, curves):
     path = tmp_path / "curve.png"
     save_figure(draw_learning(curves, title="nothing yet"), path)
     assert path.stat().st_size > 3000
+
+
+def test_where_no_games_are_kept_evaluations_are_the_curves() -> None:
+    rows = [[{"steps": k, "mean": float(k + seed)} for k in (100, 200)] for seed in (0, 2)]
+    panel = draw_learning({"dqn": [[], []]}, evaluations={"dqn": rows}).axes[0]
+    assert panel.get_ylabel() == "score in evaluations"
+    line = next(line for line in panel.get_lines() if line.get_label() == "dqn (2 seeds)")
+    assert (line.get_ydata()[0], line.get_ydata()[-1]) == (101.0, 201.0)

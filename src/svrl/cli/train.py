@@ -393,8 +393,9 @@ def _with_options(member: Member, given: Mapping[str, Any], habits: Mapping[str,
                 f"{member.folder} was begun on {member.device}, which this machine does not have. Resume it on one "
                 "that does, or start a new run."
             ) from error
-    if changes.get("agent") in ARMS:
-        name = changes.pop("agent")
+    name = str(changes.get("agent"))
+    if name.startswith("sv-") and name in ARMS:
+        del changes["agent"]
         arm = config_of(str(member.env), {"preset": member.config.preset, "agent": name})
         changes = {field: getattr(arm, field) for field in ARMS[name]} | changes
     config = member.config.replace(**_lists(changes))
@@ -429,8 +430,6 @@ def _left(members: Sequence[Member], *, resume: bool) -> list[Member]:
 
     All are refused before the first is trained if one is there, is being trained, or is another than was asked for.
     """
-    from svrl.training.result import settings_of
-
     left = []
     for member in members:
         refuse_running(member.folder)
@@ -439,15 +438,7 @@ def _left(members: Sequence[Member], *, resume: bool) -> list[Member]:
         if (folder / CONFIG).exists():
             if not resume:
                 raise ValueError(f"{folder} holds a run. Add --resume to resume it, or give another folder.")
-            settings = settings_of(
-                str(member.env),
-                member.config,
-                seed=member.seed,
-                device=member.device,
-                threads=member.threads or 1,
-                precision=member.precision,
-            )
-            refuse_other_settings(folder, settings, but=("steps",))
+            refuse_other_settings(folder, member.settings, but=("steps",))
         if not is_finished(folder) or int(read_config(folder).get("steps", 0)) < member.config.steps:
             left.append(member)
     return left

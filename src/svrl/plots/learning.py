@@ -3,7 +3,8 @@
 A point of a curve is the mean score of the last 100 games that had ended by then, the paper's score.
 Where an agent has several seeds, their curves are read at common steps, the line is their mean, and the
 band is a 95% interval of that mean by resampling seeds (percentile bootstrap); thin lines are the seeds.
-Diamonds are evaluations: games on separate environments, nearly without random actions.
+Diamonds are evaluations: games on separate environments, nearly without random actions. Where no games of training are
+kept, the curves are those of the evaluations.
 """
 
 from __future__ import annotations
@@ -42,6 +43,10 @@ def draw_learning(
         title: Above the picture.
         window: Games in a smoothed score.
     """
+    evaluations, ylabel = evaluations or {}, f"score, mean of the last {window} games"
+    if not any(rows for seeds in curves.values() for rows in seeds):
+        curves = {label: [_as_games(rows) for rows in seeds] for label, seeds in evaluations.items()}
+        evaluations, window, ylabel = {}, 1, "score in evaluations"
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.6, 3.3), layout="constrained")
         panel = figure.subplots()
@@ -50,11 +55,11 @@ def draw_learning(
         for at, (label, seeds) in enumerate(curves.items()):
             colour = CYCLE[at % len(CYCLE)]
             drawn |= _draw_agent(panel, label, seeds, colour, window, dots=alone)
-            drawn |= _draw_evaluations(panel, (evaluations or {}).get(label, ()), colour, named=at == 0)
+            drawn |= _draw_evaluations(panel, evaluations.get(label, ()), colour, named=at == 0)
         if not drawn:
             panel.annotate("no game has ended yet", (0.5, 0.5), xycoords="axes fraction", ha="center", color=GREY)
             panel.set(xticks=[], yticks=[])
-        panel.set(title=title, xlabel="agent steps", ylabel=f"score, mean of the last {window} games")
+        panel.set(title=title, xlabel="agent steps", ylabel=ylabel)
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         if drawn:
             panel.legend(fontsize=8)
@@ -69,6 +74,10 @@ def smoothed(scores: np.ndarray, window: int = WINDOW) -> np.ndarray:
     ends = np.arange(1, len(scores) + 1)
     starts = np.maximum(ends - window, 0)
     return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def _as_games(evaluations: Rows) -> Rows:
+    return [{"steps": row["steps"], "score": row["mean"]} for row in evaluations if row.get("mean") is not None]
 
 
 def _draw_agent(panel: Axes, label: str, seeds: Sequence[Rows], colour: str, window: int, *, dots: bool) -> bool:

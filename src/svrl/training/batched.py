@@ -20,7 +20,6 @@ from svrl.agents.batched import SeedsEvaluated, batched_task, train_seeds
 from svrl.agents.events import Evaluated
 from svrl.agents.networks import layers_of
 from svrl.envs.control import STEP_LIMIT
-from svrl.envs.make import name_of
 from svrl.runtime import run_directory as files
 from svrl.runtime.device import torch_threads
 from svrl.runtime.files import finite
@@ -29,7 +28,7 @@ from svrl.runtime.rows import RowLog
 from svrl.runtime.run_directory import RunDirectory, locked, refuse_other_settings
 from svrl.runtime.stop_signals import Signals
 from svrl.training.population import Member
-from svrl.training.result import evaluation_of, settings_of
+from svrl.training.result import evaluation_of
 
 
 def train_batched(
@@ -95,15 +94,7 @@ def _train_arm(
 
 def batched_settings(member: Member) -> dict[str, Any]:
     """The settings that config.json of a run holds."""
-    settings = settings_of(
-        name_of(member.env),
-        member.config,
-        seed=member.seed,
-        device=member.device,
-        threads=member.threads or 1,
-        precision=member.precision,
-    )
-    return {**settings, "batched": True}
+    return {**member.settings, "batched": True}
 
 
 def _begun(member: Member, held: ExitStack) -> RunDirectory:

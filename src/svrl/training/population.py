@@ -22,9 +22,10 @@ from svrl.agents.config import AgentConfig, Precision, default_precision
 from svrl.agents.cuda_graph import release
 from svrl.agents.progress import Progress, Unseen
 from svrl.agents.training import Training
-from svrl.envs.make import EnvSource
+from svrl.envs.make import EnvSource, name_of
 from svrl.runtime.device import is_gpu, torch_threads
 from svrl.runtime.stop_signals import Signals, Stopped
+from svrl.training.result import settings_of
 from svrl.training.session import Habits, train_in_directory
 
 SWITCH_INTERVAL = 5e-4
@@ -58,6 +59,18 @@ class Member:
     threads: int | None = None
     resume: bool = False
     habits: Habits | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that config.json of the run holds, without its habits."""
+        return settings_of(
+            name_of(self.env),
+            self.config,
+            seed=self.seed,
+            device=self.device,
+            threads=self.threads or 1,
+            precision=self.precision,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from svrl.agents.config import AgentConfig, check_precision
-from svrl.envs.make import name_of
 from svrl.runtime.files import read_object, write_json
 from svrl.runtime.run_directory import CONFIG, RUNS, read_config
 from svrl.training.population import Member
-from svrl.training.result import settings_of
 from svrl.training.session import Habits
 
 _MOST_THREADS = 1024
@@ -69,15 +67,7 @@ def listed(folder: Path, members: Sequence[Member]) -> Iterator[None]:
     with suppress(ValueError):  # a damaged list is replaced
         asked = _listed(folder)
     for member in members:
-        settings = settings_of(
-            name_of(member.env),
-            member.config,
-            seed=member.seed,
-            device=member.device,
-            threads=member.threads or 1,
-            precision=member.precision,
-        )
-        asked[member.folder.name] = {**settings, "habits": asdict(member.habits or Habits())}
+        asked[member.folder.name] = {**member.settings, "habits": asdict(member.habits or Habits())}
     write_json(folder / RUNS, asked)
     try:
         yield

@@ -25,7 +25,7 @@ import numpy as np
 from svrl.paper.claim import Claim, Evidence, Finding
 from svrl.paper.experiment import Budget, Experiment
 from svrl.paper.verdicts import nothing_yet, settled, shown
-from svrl.plots.style import BLUE, CYCLE, GREY, letter, new_figure
+from svrl.plots.style import CYCLE, GREY, letter, new_figure
 from svrl.runs.spec import Kind, Result, RunSpec, Work
 from svrl.stats import Interval, probability_of_improvement, stratified_interval
 
@@ -326,6 +326,9 @@ CLAIMS = (
 )
 
 
+COLOURS = {"dqn": GREY, **dict(zip((*HEADS, "dueling", "dueling-deeper"), CYCLE, strict=False))}
+
+
 def draw(figure_id: str, evidence: Evidence) -> Figure:
     """How often each head beats DQN, and dueling DQN of equal depth, against the number of actions; and curves."""
     tasks = sorted(tasks_of(evidence), key=lambda task: task.actions)
@@ -333,7 +336,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     grid = figure.add_gridspec(1 + -(-len(tasks) // 3), 6)
     panels = [figure.add_subplot(grid[0, :3]), figure.add_subplot(grid[0, 3:])]
     for panel, other in zip(panels, ("dqn", "dueling"), strict=True):
-        for arm, colour in zip(HEADS, CYCLE, strict=False):
+        for arm in HEADS:
             points = [
                 (task.actions, found[0], *found[1])
                 for task in tasks
@@ -342,7 +345,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
             if points:
                 at, chances, low, high = np.array(points).T
                 bars = np.maximum([chances - low, high - chances], 0.0)
-                panel.errorbar(at, chances, bars, fmt="o", markersize=4, capsize=2, color=colour, label=arm)
+                panel.errorbar(at, chances, bars, fmt="o", markersize=4, capsize=2, color=COLOURS[arm], label=arm)
         panel.axhline(0.5, color=GREY, linewidth=0.8)
         panel.set_xscale("log")
         panel.set_ylim(-0.03, 1.03)
@@ -352,7 +355,7 @@ def draw(figure_id: str, evidence: Evidence) -> Figure:
     letter(panels, ["against DQN", "against dueling DQN of equal depth"])
     for k, task in enumerate(tasks):
         panel = figure.add_subplot(grid[1 + k // 3, 2 * (k % 3) : 2 * (k % 3) + 2])
-        for arm, colour in zip(("dqn", "dueling", "dueling-deeper", *HEADS), (GREY, BLUE, *CYCLE[1:]), strict=False):
+        for arm, colour in COLOURS.items():
             rows = rows_of(evidence, task, arm)
             if rows:
                 panel.plot(
